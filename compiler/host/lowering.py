@@ -23,7 +23,7 @@ from ..schedule import FusedKernel
 from .draws import dropped
 from .picks import picked
 
-ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
+LOWERINGS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
 """By stub: the value of an operator's call."""
 
 
@@ -78,7 +78,7 @@ def lowered_step(
     structured, _ = call.planned(specs)
     if call.kernel.stub == "masked_fill_stub":
         return _filled(program, structured, call, values)
-    row = ROWS.get(call.kernel.stub.removesuffix("_stub"))
+    row = LOWERINGS.get(call.kernel.stub.removesuffix("_stub"))
     if row is None:
         raise CannotLower(call.kernel.stub)
     if structured.iterator is None and "common_dtype" not in structured.extra:

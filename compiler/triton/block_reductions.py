@@ -25,7 +25,7 @@ from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction, 
 from ...triton_kernels.reduction.reduction_kernels import reduce
 from ...triton_kernels.reduction.sides import (
     INTERPRETED_TILE,
-    LANES,
+    WARP_SIZE,
     Tile,
     asking,
     sides_of,
@@ -64,9 +64,9 @@ def {name}({pointers}, {results}, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr, 
     mask = wanted[:, None]
 {body}
 '''
-MOST_WORDS = 128
+MAX_WORDS = 128
 """The most registers of a lane for accumulators and a tile's values; more shrink the tile."""
-LEAST_TILE = 512
+MIN_TILE = 512
 """Elements of a tile that is made smaller, at least."""
 
 
@@ -258,11 +258,11 @@ class _Writer:
             words *= 2
         outputs, reduced = tile.outputs, tile.reduced
         while (
-            cdiv(outputs * reduced, LANES * tile.warps) * words > MOST_WORDS
-            and outputs * reduced > LEAST_TILE
+            cdiv(outputs * reduced, WARP_SIZE * tile.warps) * words > MAX_WORDS
+            and outputs * reduced > MIN_TILE
         ):
             if outputs > 1 and (not sides.reduced_is_inner or outputs >= reduced):
-                if outputs <= LANES and reduced > 1:
+                if outputs <= WARP_SIZE and reduced > 1:
                     reduced //= 2
                 else:
                     outputs //= 2

@@ -436,7 +436,12 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
         chosen("compiled lines", "llvmlite is installed, and {} elements are many", spec.numel)
         return PlannedKernel(quietly(compiled_lines.batch_norm(spec, into)))
     if training and batch_rows.are_rows(spec, call.outputs[0]):
-        chosen("one block of lines", "{} contiguous elements are at most {}", spec.numel, batch_rows.MOST)
+        chosen(
+            "one block of lines",
+            "{} contiguous elements are at most {}",
+            spec.numel,
+            batch_rows.MAX_SINGLE_THREAD_ELEMENTS,
+        )
         return PlannedKernel(quietly(batch_rows.batch_norm(spec, into), line=view.line))
     chosen("statistics, then one pass", "{} elements are more than {}", spec.numel, small_norm.SMALL)
     return PlannedKernel(quietly(into, line=view.line))

@@ -23,7 +23,7 @@ WIDENED_BLOCK = 1 << 17
 """The same where operands and result are other arrays than what is computed with."""
 GRAIN = 1 << 18
 """Elements that a thread takes at least: waking one costs as much as computing some 100,000."""
-LEAST_ROW = 129
+MIN_ROW = 129
 """Shorter rows are faster in blocks of the second-level cache, whose sums are products with ones."""
 
 

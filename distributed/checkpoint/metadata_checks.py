@@ -18,7 +18,7 @@ __all__ = ["check_files", "check_metadata", "file_name"]
 MAX_DIMS = 64
 MAX_DEPTH = 200
 """Keys that lead to one value."""
-LEAST_PLACES = 1 << 16
+MIN_PLACES = 1 << 16
 PLACES_FOR_A_NAME = 16
 """Places of lists that a state may have for each of its names; a list with nothing but empty dicts has none."""
 
@@ -121,7 +121,7 @@ def _check_places(paths: Iterable[Sequence[Any]]) -> None:
         if at.is_value or at.children:
             raise ValueError(f"the keys {list(keys)!r:.200} lead to another value's place")
         at.is_value = True
-    if places > max(LEAST_PLACES, PLACES_FOR_A_NAME * names):
+    if places > max(MIN_PLACES, PLACES_FOR_A_NAME * names):
         raise ValueError(f"keys of {names} names have lists of {places} places")
 
 

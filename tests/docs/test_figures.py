@@ -44,7 +44,7 @@ def minutes(name: str) -> int:
 
 SOURCES = {
     "docs/compiler_internals.md": lambda: [
-        f"up to {constant('compiler.passes.constant_folding.MOST_BYTES') // MIB} MiB",
+        f"up to {constant('compiler.passes.constant_folding.MAX_BYTES') // MIB} MiB",
         f"process blocks of {constant('compiler.host.pointwise.BLOCK_BYTES') >> 10} KiB",
         f"whole rows in blocks of {constant('compiler.host.rows.BLOCK_BYTES') >> 10} KiB",
         f"each block of {constant('compiler.host.block_reductions.BLOCK_BYTES') >> 10} KiB",

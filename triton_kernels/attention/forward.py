@@ -26,16 +26,16 @@ from .tiles import forward_tile
 
 PACKED_ROWS = 64
 """Heads that share keys are packed into one tile of queries while they all fit: keys are then read once for all."""
-LEAST_SPAN = 512
+MIN_SPAN = 512
 """Keys that a part of a split has at least: fewer cost less than the merge's traffic."""
 
 
 def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[int, int]:
     """Into how many parts keys are split, and how many each has: until there are two programs a multiprocessor."""
     processors = driver().properties(device.resolved_index).multi_processor_count
-    if 2 * programs > processors or sizes.length_k < 2 * LEAST_SPAN:
+    if 2 * programs > processors or sizes.length_k < 2 * MIN_SPAN:
         return 1, sizes.length_k
-    parts = min(2 * processors // programs, sizes.length_k // LEAST_SPAN)
+    parts = min(2 * processors // programs, sizes.length_k // MIN_SPAN)
     span = cdiv(cdiv(sizes.length_k, parts), block_n) * block_n
     return cdiv(sizes.length_k, span), span
 

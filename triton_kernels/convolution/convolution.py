@@ -23,7 +23,7 @@ from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
 from .layout_copies import (
-    WORTH_A_COPY,
+    COPY_THRESHOLD,
     Operand,
     laid_out,
     plan_computed_copies,
@@ -39,14 +39,14 @@ FLAT_BELOW = 32
 """Channels of a group below which the K dimension combines channels and taps: a single tap would leave most of a
 block empty.
 """
-MOST = (512, 128, 128)
-"""The tile of the interpreter, where a program costs far more than its elements."""
+INTERPRETED_TILE = (512, 128, 128)
+"""Tile in the interpreter, where a program costs far more than its elements."""
 
 
 def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
     """Return the problem over operands in the kernel's layouts, and how source and weight get there."""
     source, weight = problem.source, problem.weight
-    if problem.products < WORTH_A_COPY:
+    if problem.products < COPY_THRESHOLD:
         return problem, Operand(source, source), Operand(weight, weight)
     vector = BYTES // source.itemsize
     channels = problem.channels
@@ -174,7 +174,8 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     inner = channels * window.taps if is_flat else channels
     if interpreted():
         tile = tuple(
-            bounded(n, most) for n, most in zip((problem.positions, columns, inner), MOST, strict=True)
+            bounded(n, most)
+            for n, most in zip((problem.positions, columns, inner), INTERPRETED_TILE, strict=True)
         )
         chosen = Configuration(tile, 4, 1)
     else:

@@ -189,12 +189,12 @@ def locate(
 GATHERING = (
     "32 warps: each lane waits for an index, then for the element that it names, and other warps hide that"
 )
-LANES = (Configuration((1024,)),)
+DEFAULT_TILE = (Configuration((1024,)),)
 
 declare(
     pick,
     why=f"{GATHERING}; of bytes 20, since a vector of 128 bits takes 16 indices",
-    dtypes={("i32", "i64", "i16"): LANES, ("i8",): (Configuration((2048,), blocks=5),)},
+    dtypes={("i32", "i64", "i16"): DEFAULT_TILE, ("i8",): (Configuration((2048,), blocks=5),)},
     operations="an offset for each element",
     traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
     loads=("index",),
@@ -222,7 +222,7 @@ declare(
     why=GATHERING,
     operand="index",
     dtypes=("i64", "i32"),
-    configurations=LANES,
+    configurations=DEFAULT_TILE,
     operations="an offset for each index",
     traffic="n (itemsize of index + itemsize of keys)",
     loads=("index",),

@@ -14,8 +14,8 @@ from .index_space import launch_over, space, split
 from .picking import plan_check
 from .searching_kernels import bisect
 
-LANES = 512
-"""Lanes of a program: a lane keeps value, bounds and addresses of each of its elements."""
+LANES_PER_PROGRAM = 512
+"""Lanes of a program; each lane holds the value, bounds and addresses of its elements in registers."""
 OUT_OF_RANGE = "torch.searchsorted(): sorter index out of range"
 
 
@@ -64,7 +64,15 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     if sorter is not None:
         extent += storage_size(sorter.sizes, sorter.strides)
     run = launch_over(
-        call.device, bisect, inner.numel, pointers, [inner], numbers, constants, extent, lanes=LANES
+        call.device,
+        bisect,
+        inner.numel,
+        pointers,
+        [inner],
+        numbers,
+        constants,
+        extent,
+        lanes=LANES_PER_PROGRAM,
     )
 
     def into(to: Any, q: Any, v: Any, order: Any = None) -> None:

@@ -3,7 +3,7 @@
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import MOVED, declare
 from ..reduction.reduction_kernels import offset_of
-from .picking_kernels import LANES
+from .picking_kernels import DEFAULT_TILE
 
 
 @triton.jit
@@ -53,7 +53,7 @@ declare(
     triangle,
     why="32 warps: lanes read and write in order, but scalars, since a matrix need not have whole vectors",
     dtypes=MOVED,
-    configurations=LANES,
+    configurations=DEFAULT_TILE,
     operations="an offset for each element",
     traffic="n itemsize and what is kept of n itemsize",
 )

@@ -18,7 +18,7 @@ from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
-MOST_BYTES = 16384
+MAX_BYTES = 16384
 """Bytes of a sequence's states, each a logarithm: a program has them all in its registers."""
 
 
@@ -34,7 +34,7 @@ class Problem:
         self.times, self.batch, self.classes = spec.sizes
         labels: tuple[int, ...] = tuple(call.args["target_lengths"])
         self.width = 2 * max(labels, default=0) + 1
-        most = MOST_BYTES // spec.itemsize
+        most = MAX_BYTES // spec.itemsize
         if self.width > most:
             raise NotImplementedError(
                 f"{call.name}: expected target_lengths of at most {(most - 1) // 2} of {spec.dtype.scalar_name} on "

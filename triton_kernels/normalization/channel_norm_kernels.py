@@ -353,7 +353,7 @@ def channel_gradients(
     tl.store(to + place, convert(result, to.dtype.element_ty), mask=mask)
 
 
-ROWS, COLUMNS = Configuration((1, 2048), 4), Configuration((64, 32), 4)
+ROW_TILE, COLUMN_TILE = Configuration((1, 2048), 4), Configuration((64, 32), 4)
 DOUBLE = Configuration((1, 1024), 4), Configuration((64, 16), 4)
 NARROW = ("fp32", "fp16", "bf16")
 TILE = ("BLOCK_O", "BLOCK_R")
@@ -369,7 +369,7 @@ declare(
     "8 elements",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (ROW_TILE, COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 lines n",
     traffic="lines n itemsize, and 8 for each part of a line",
@@ -391,7 +391,7 @@ declare(
     why=WHY,
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (ROW_TILE, COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="3 lines n",
     traffic="2 lines n itemsize",
@@ -404,7 +404,7 @@ declare(
     why="16 warps: two sums for each of a lane's 16 elements of both tensors, 32 of which are in flight",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (Configuration((1, 2048), 4, all_registers=True), COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (Configuration((1, 2048), 4, all_registers=True), COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 lines n",
     traffic="2 lines n itemsize, and 2 itemsize for each part of a line",
@@ -426,7 +426,7 @@ declare(
     why="24 warps: 16 elements of both tensors in flight for each lane",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (ROW_TILE, COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="6 lines n",
     traffic="3 lines n itemsize",

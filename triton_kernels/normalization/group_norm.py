@@ -22,9 +22,9 @@ from .channel_norm import ChannelNorm, Family, Lines, laid_out, lines_of, zeros
 from .group_norm_kernels import group_gradients, normalise_groups
 from .operands import accumulator_dtype, as_row, prepare, sum_parts
 
-MOST, MOST_BACKWARD, MOST_DOUBLE = 16384, 8192, 4096
+MAX_ELEMENTS, MAX_BACKWARD, MAX_DOUBLE = 16384, 8192, 4096
 """Elements of a group: 16 for each lane of 32 warps, and of 16 where they are gradient and input, or 64 bits wide."""
-LEAST = 256
+MIN_ELEMENTS = 256
 """Smaller groups would leave lanes of a program without an element; the stages have several of them in a block."""
 INTERPRETED_GROUP = 1 << 14
 
@@ -65,7 +65,7 @@ def group_tile(
     if interpreted():
         return Configuration(tile) if elements <= INTERPRETED_GROUP else None
     double = x.dtype is float64
-    if not LEAST <= elements <= (MOST_DOUBLE if double else most):
+    if not MIN_ELEMENTS <= elements <= (MAX_DOUBLE if double else most):
         return None
     warps = min(max(next_power_of_2(elements // (256 if double else 512)), 4), 32)
     if not double and elements <= 2048 and x.strides[1] == 1:
@@ -198,7 +198,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     if x.numel:
         planes = (planes_of(x), planes_of(out))
-        tile = None if None in planes else group_tile(call, normalise_groups, x, group, MOST)
+        tile = None if None in planes else group_tile(call, normalise_groups, x, group, MAX_ELEMENTS)
         if tile is not None:
             choices.chosen(
                 "groups in registers, one pass", "groups of {} elements fit a block", x.numel // (n * group)
@@ -249,7 +249,7 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
         return zeros(call)
     planes = (planes_of(grad), planes_of(x), None if to is None else planes_of(to))
     if None not in planes[: 2 if to is None else 3]:
-        tile = group_tile(call, group_gradients, x, group, MOST_BACKWARD)
+        tile = group_tile(call, group_gradients, x, group, MAX_BACKWARD)
         if tile is not None:
             choices.chosen(
                 "groups in registers, one pass", "the elements of a group fit a block of {}", tile.elements

@@ -16,8 +16,8 @@ from ...runtime.device import device as Device
 from ...runtime.tensor_spec import TensorSpec
 from ..launch import cdiv, interpreted, next_power_of_2
 
-LEAST = 16
-"""The smallest side of a tile that `tl.dot` takes."""
+MIN_TILE_SIZE = 16
+"""Minimum side of a tile that `tl.dot` accepts."""
 
 
 @triton.jit
@@ -131,7 +131,7 @@ def tiling(
 
 def bounded(size: int, most: int) -> int:
     """Return a power of two that covers the size, within a tile's limits."""
-    return min(max(next_power_of_2(size), LEAST), most)
+    return min(max(next_power_of_2(size), MIN_TILE_SIZE), most)
 
 
 def stride_arguments(

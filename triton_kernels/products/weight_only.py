@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import LEAST_CAPABILITY, Configuration, declare
+from ..budget import MIN_CAPABILITY, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
 from .mm import where_aligned
@@ -108,7 +108,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
     """Return the kernel of ``_weight_int8pack_mm``."""
     x, weight = call.args["self"], call.args["mat2"]
-    least = LEAST_CAPABILITY.get(weight.dtype.triton_name or "", 0)
+    least = MIN_CAPABILITY.get(weight.dtype.triton_name or "", 0)
     properties = driver().properties(call.device.resolved_index)
     if properties.capability < least:
         raise NotImplementedError(

@@ -174,7 +174,10 @@ def extreme_with_index(
             tl.store(at_out + to, final_index.to(at_out.dtype.element_ty), mask=wanted)
 
 
-ROWS, COLUMNS = Configuration((1, 4096), 8, all_registers=True), Configuration((64, 32), all_registers=True)
+ROW_TILE, COLUMN_TILE = (
+    Configuration((1, 4096), 8, all_registers=True),
+    Configuration((64, 32), all_registers=True),
+)
 DOUBLE = Configuration((1, 2048), 8, all_registers=True), Configuration((32, 32), all_registers=True)
 HALF_ROWS = Configuration((1, 2048), all_registers=True)
 """Worth timing: as much for each lane of half as many."""
@@ -186,7 +189,11 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "i32", "u32", "bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (ROWS, COLUMNS, HALF_ROWS),
+        ("fp32", "i32", "u32", "bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
+            ROW_TILE,
+            COLUMN_TILE,
+            HALF_ROWS,
+        ),
         ("fp64", "i64", "u64"): DOUBLE,
     },
     smaller=True,

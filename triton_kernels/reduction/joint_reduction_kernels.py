@@ -183,8 +183,8 @@ def first_over_second(t, number):
 
 @triton.jit
 def starting(
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    ROW_TILE: tl.constexpr,
+    COLUMN_TILE: tl.constexpr,
     ARITY: tl.constexpr,
     START0: tl.constexpr,
     START1: tl.constexpr,
@@ -194,13 +194,17 @@ def starting(
     TYPE2: tl.constexpr,
 ):
     """Return the accumulators' identity elements."""
-    first = tl.full((ROWS, COLUMNS), START0, TYPE0)
+    first = tl.full((ROW_TILE, COLUMN_TILE), START0, TYPE0)
     if ARITY == 1:
         return (first,)
     elif ARITY == 2:
-        return first, tl.full((ROWS, COLUMNS), START1, TYPE1)
+        return first, tl.full((ROW_TILE, COLUMN_TILE), START1, TYPE1)
     else:
-        return first, tl.full((ROWS, COLUMNS), START1, TYPE1), tl.full((ROWS, COLUMNS), START2, TYPE2)
+        return (
+            first,
+            tl.full((ROW_TILE, COLUMN_TILE), START1, TYPE1),
+            tl.full((ROW_TILE, COLUMN_TILE), START2, TYPE2),
+        )
 
 
 @triton.jit
@@ -336,7 +340,7 @@ def reduce_jointly(
             store_each(FINISH(ACROSS(together), number), out0, out1, to, wanted)
 
 
-ROWS, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
+ROW_TILE, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMN_TILE = (
     Configuration((1, 4096), 8),
     Configuration((1, 2048)),
     Configuration((32, 64)),
@@ -353,12 +357,12 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, COLUMNS, FEW_ROWS),
-        ("bf16", "fp16"): (ROWS, FEW_ROWS),
+        ("fp32",): (ROW_TILE, COLUMN_TILE, FEW_ROWS),
+        ("bf16", "fp16"): (ROW_TILE, FEW_ROWS),
         ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
-        ("i8",): (ROWS, SHORT_ROWS),
-        ("i1",): (ROWS,),
+        ("i8",): (ROW_TILE, SHORT_ROWS),
+        ("i1",): (ROW_TILE,),
     },
     smaller=True,
     operations="n for each output, times the combining function's",

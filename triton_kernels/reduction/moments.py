@@ -22,9 +22,9 @@ from .complex_reduction import real_or_complex
 from .moments_kernels import reduce_moments
 from .reduction import vector_of
 from .sides import (
-    LANES,
     MAX_DIMS,
     TILE_BYTES,
+    WARP_SIZE,
     Sides,
     Tile,
     asking,
@@ -145,7 +145,7 @@ def bytes_for(number: ScalarType, inner: bool, with_mean: bool, of_pairs: bool, 
 
 def parts_at_a_time(tile: Tile) -> int:
     """Return the parts of each line that the last program reads at a time: 4 float64 means and squares per lane."""
-    return min(next_power_of_2(tile.splits), max(4 * LANES * tile.warps // tile.outputs, 1))
+    return min(next_power_of_2(tile.splits), max(4 * WARP_SIZE * tile.warps // tile.outputs, 1))
 
 
 for _stub, _root, _with_mean in (

@@ -249,7 +249,7 @@ def pair_scan(
         tl.store(also + to + part, other_before, mask=wanted)
 
 
-ROWS = Configuration((1, 4096), 8)
+ROW_TILE = Configuration((1, 4096), 8)
 # sm_100's compiler keeps four registers more of what a part carries than three blocks have.
 FLOAT_ROWS = Configuration((1, 4096), 8, blocks={80: 3, 90: 3, 100: 2})
 FLOAT_COLUMNS, FEW_ROWS = Configuration((64, 32), blocks=6), Configuration((1, 2048), blocks=4)
@@ -269,7 +269,7 @@ declare(
         ("fp16", "bf16"): (FLOAT_ROWS, FEW_ROWS),
         ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
         ("u64",): (HALF_ROWS,),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROWS,),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROW_TILE,),
     },
     functions={
         "product": (16, WIDE),

@@ -27,21 +27,21 @@ from ..tuning.choice import configuration
 MAX_DIMS = 4
 TILE_BYTES = 16384
 """Bytes of a row: each lane of 8 warps loads 64 bytes at a time, in four independent accesses."""
-MOST_ELEMENTS = 8192
+MAX_ELEMENTS = 8192
 """Elements of a tile: 32 accumulators for each lane."""
 INTERPRETED_TILE, INTERPRETED_REDUCED = 1 << 16, 4096
 WARPS = 32
 """Warps of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
-MOST_PARTS = 65535
+MAX_PARTS = 65535
 """CUDA's grids have no more programs in their second dimension."""
-MOST_TILES = 64
+MAX_TILES = 64
 """Tiles of a part, which is the number of values that one lane adds sequentially. Longer lines are split, so that
 the error of sums grows with the logarithm of their length.
 """
 
 
-LANES = 32
-"""Lanes of a warp (the warp size)."""
+WARP_SIZE = 32
+"""Threads of a warp."""
 
 Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 """The configuration for (outputs, reduced elements, whether those are the inner ones), given the default."""
@@ -61,7 +61,7 @@ class Tile:
     def parts(self) -> int:
         """Parts of each line that the last program reads at a time: 16 elements for a lane, or fewer."""
         return min(
-            next_power_of_2(self.splits), self.reduced, max(16 * LANES * self.warps // self.outputs, 1)
+            next_power_of_2(self.splits), self.reduced, max(16 * WARP_SIZE * self.warps // self.outputs, 1)
         )
 
 
@@ -93,7 +93,7 @@ def tile_for(
         outputs = min(most_out, INTERPRETED_TILE // reduced)
         target, warps, longest = 4, 4, n
     else:
-        size = min(TILE_BYTES // max(itemsize, 2), MOST_ELEMENTS // next_power_of_2(words))
+        size = min(TILE_BYTES // max(itemsize, 2), MAX_ELEMENTS // next_power_of_2(words))
         if itemsize == 1:
             size = min(size, 4096)
         processors = driver().properties(driver().current_device()).multi_processor_count
@@ -116,17 +116,17 @@ def tile_for(
             chosen = ask((n_out, n, int(reduced_is_inner)), default)
             own, along = min(most_out, chosen.tile[0]), min(most, chosen.tile[1])
             # Tiles of one output are for lines that are read along, those of several for all other lines.
-            if own * along >= LANES * chosen.warps and (own == 1) == (outputs == 1):
+            if own * along >= WARP_SIZE * chosen.warps and (own == 1) == (outputs == 1):
                 outputs, reduced, warps = own, along, chosen.warps
         target = processors * WARPS // warps
-        longest = MOST_TILES * reduced
+        longest = MAX_TILES * reduced
     programs = cdiv(n_out, outputs)
     splits = 1
     if may_split:
         if programs * 2 <= target:
             splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
         if grows or splits > 1:
-            splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
+            splits = min(max(splits, cdiv(n, longest)), MAX_PARTS) if n else 1
     chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
     splits = max(1, cdiv(n, chunk))
     return Tile(outputs, reduced, splits, chunk, warps)

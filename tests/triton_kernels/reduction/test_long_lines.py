@@ -72,9 +72,9 @@ def test_no_lane_adds_more_numbers_than_a_part_has_tiles(monkeypatch):
     monkeypatch.setattr(sides, "interpreted", lambda: False)
     for n_out, n, inner in ((1, 1 << 31, True), (10_000, 10_000_000, True), (4096, 1_000_000, False)):
         tile = sides.tile_for(n_out, n, inner, True)
-        assert tile.chunk <= sides.MOST_TILES * tile.reduced
+        assert tile.chunk <= sides.MAX_TILES * tile.reduced
         assert (tile.splits - 1) * tile.chunk < n <= tile.splits * tile.chunk
-        assert tile.splits <= sides.MOST_PARTS
+        assert tile.splits <= sides.MAX_PARTS
 
 
 def test_few_programs_are_split_until_they_fill_the_device(monkeypatch):
