@@ -53,7 +53,7 @@ def efficient_attention(call: StructuredCall) -> PlannedKernel:
     saves = statistics.numel > 0
 
     def into(
-        to: Any,
+        out: Any,
         logsumexp: Any,
         draws_seed: Any,
         draws_offset: Any,
@@ -71,7 +71,7 @@ def efficient_attention(call: StructuredCall) -> PlannedKernel:
         ]
         addresses = [data.address for data in (*operands, *([] if bias is None else [bias]))]
         numbers = [draws_seed.address, draws_offset.address]
-        forward(addresses, to.address, logsumexp.address if saves else None, numbers, p, scale, seed, first)
+        forward(addresses, out.address, logsumexp.address if saves else None, numbers, p, scale, seed, first)
 
     return PlannedKernel(into)
 
@@ -262,9 +262,11 @@ class Forward:
         values = {**arguments.values, "n_lines": sizes.lines}
         passed = [values[name] for name in names if name in values]
 
-        def run(totals: Any, sums: Any, tops: Any, to: int, logsumexp: int | None, kept_scale: float) -> None:
+        def run(
+            totals: Any, sums: Any, tops: Any, out_data: int, logsumexp: int | None, kept_scale: float
+        ) -> None:
             kept = [] if logsumexp is None else [logsumexp]
-            launch(grid, totals.address, sums.address, tops.address, to, *kept, *passed, kept_scale)
+            launch(grid, totals.address, sums.address, tops.address, out_data, *kept, *passed, kept_scale)
 
         return run
 

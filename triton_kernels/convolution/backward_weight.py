@@ -242,7 +242,7 @@ def plan_sum(
         divisible=["n"] if out.numel % 16 == 0 else [],
     )
     grid, numbers = (cdiv(out.numel, block), 1, 1), arguments.in_order(add_parts.arg_names)
-    return lambda to, parts: launch(grid, parts.address, to.address, *numbers)
+    return lambda out_data, parts: launch(grid, parts.address, out_data.address, *numbers)
 
 
 def is_depthwise(out: TensorSpec, groups: int) -> bool:
@@ -276,9 +276,9 @@ def plan_weight(
         return by_pointers()
     by_descriptors = summed(*bulk)
 
-    def run(to: Any, g: Any, x: Any) -> None:
+    def run(out_data: Any, g: Any, x: Any) -> None:
         kernel = by_pointers() if (g.address | x.address) % ALIGNMENT else by_descriptors
-        kernel(to, g, x)
+        kernel(out_data, g, x)
 
     return run
 
@@ -293,10 +293,10 @@ def added_up(
     allocate, device = get_allocator("cuda").allocate, call.device
     nbytes = splits * out.numel * BY_NAME[accumulator].itemsize
 
-    def run(to: Any, g: Any, x: Any) -> None:
+    def run(out_data: Any, g: Any, x: Any) -> None:
         parts = allocate(nbytes, device)
         write(parts, g, x)
-        add_up(to, parts)
+        add_up(out_data, parts)
 
     return run
 
@@ -317,7 +317,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     run = plan_weight(call, unpadded(gradient), unpadded(data), out, groups, window)
     if copied is None:
         return PlannedKernel(run)
-    return PlannedKernel(lambda to, g, x: run(to, *copied(g, x)))
+    return PlannedKernel(lambda out_data, g, x: run(out_data, *copied(g, x)))
 
 
 register_stub("convolution_backward_weight_stub", "cuda", backward_weight)

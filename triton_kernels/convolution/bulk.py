@@ -230,10 +230,10 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     grid = (min(tiles, multiprocessors(out.device) * resident(chosen)), 1, 1)
     values = tuple(numbers.values())
 
-    def run(to: Any, data: Any, weight: Any, offset: Any, *rest: int) -> None:
+    def run(out_data: Any, data: Any, weight: Any, offset: Any, *rest: int) -> None:
         if offset is None:
-            launch(grid, data.address, weight.address, to.address, *rest, *values)
+            launch(grid, data.address, weight.address, out_data.address, *rest, *values)
         else:
-            launch(grid, data.address, weight.address, offset.address, to.address, *rest, *values)
+            launch(grid, data.address, weight.address, offset.address, out_data.address, *rest, *values)
 
     return run

@@ -53,8 +53,8 @@ def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[
     weight = problem.weight
     if not is_last or problem.products < COPY_THRESHOLD or problem.window.taps == 1:
         return weight, lambda data: data
-    wanted = taps_outermost(weight)
-    copy, allocate = copy_kernel(wanted, weight), get_allocator("cuda").allocate
+    layout = taps_outermost(weight)
+    copy, allocate = copy_kernel(layout, weight), get_allocator("cuda").allocate
     nbytes, device = weight.numel * weight.itemsize, weight.device
 
     def copied(data: Any) -> Any:
@@ -62,7 +62,7 @@ def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[
         copy(buffer, data)
         return buffer
 
-    return wanted, copied
+    return layout, copied
 
 
 def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None]:
@@ -125,12 +125,12 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
     grid = (cdiv(problem.positions, chosen.tile[0]) * cdiv(outputs, chosen.tile[1]), 1, 1)
     numbers = arguments.in_order(convolve_depthwise.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+    def run(out_data: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         filters = gather(filters)
         if offset is None:
-            launch(grid, data.address, filters.address, to.address, *rest, *numbers)
+            launch(grid, data.address, filters.address, out_data.address, *rest, *numbers)
         else:
-            launch(grid, data.address, filters.address, offset.address, to.address, *rest, *numbers)
+            launch(grid, data.address, filters.address, offset.address, out_data.address, *rest, *numbers)
 
     return run
 

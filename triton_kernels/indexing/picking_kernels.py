@@ -73,8 +73,8 @@ def pick(
         else:
             tl.store(out + d, found, mask=inside)
     else:
-        to = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
-        tl.store(to, found, mask=inside)
+        out_ptrs = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+        tl.store(out_ptrs, found, mask=inside)
 
 
 @triton.jit
@@ -121,10 +121,10 @@ def pick_runs(
         i = checked(i, size, flag, mask, WRAPS)
         mask = mask & (i >= 0)
     at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
-    to = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+    out_offset = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
     across = (c < width)[None, :]
     value = tl.load(source + at[:, None] + c[None, :], mask=mask[:, None] & across, other=0)
-    tl.store(out + to[:, None] + c[None, :], value, mask=(d < n)[:, None] & across)
+    tl.store(out + out_offset[:, None] + c[None, :], value, mask=(d < n)[:, None] & across)
 
 
 @triton.jit
@@ -180,10 +180,10 @@ def locate(
         else:
             tl.store(keys + j, key, mask=mask)
     else:
-        to = keys + offset_of(j, j0, j1, j2, kj0, kj1, kj2, kj3, NDIM_J)
+        out_ptrs = keys + offset_of(j, j0, j1, j2, kj0, kj1, kj2, kj3, NDIM_J)
         if ADDS:
-            key += tl.load(to, mask=mask, other=0).to(INDEX)
-        tl.store(to, key.to(keys.dtype.element_ty), mask=mask)
+            key += tl.load(out_ptrs, mask=mask, other=0).to(INDEX)
+        tl.store(out_ptrs, key.to(keys.dtype.element_ty), mask=mask)
 
 
 GATHERING = (

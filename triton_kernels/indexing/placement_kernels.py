@@ -71,8 +71,8 @@ def place(
         at = offset_of(j, j0, j1, j2, vj0, vj1, vj2, vj3, NDIM_J)
         at += offset_of(c, c0, c1, c2, vc0, vc1, vc2, vc3, NDIM_C)
         value = tl.load(values + at, mask=mask)
-    to = key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
-    tl.store(out + to, value, mask=mask)
+    out_offset = key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
+    tl.store(out + out_offset, value, mask=mask)
 
 
 declare(

@@ -30,7 +30,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     if sorter is not None and sorter.numel:
         check = plan_check(Bound(call.name, sorter, sorter.sizes[-1], 0, False, RuntimeError, OUT_OF_RANGE))
     if values.numel == 0:
-        into = launch_nothing if check is None else lambda to, q, v, order: check(order)
+        into = launch_nothing if check is None else lambda out_data, q, v, order: check(order)
         return PlannedKernel(into)
     length = sequence.sizes[-1]
     shared = sequence.ndim == 1
@@ -75,7 +75,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
         lanes=LANES_PER_PROGRAM,
     )
 
-    def into(to: Any, q: Any, v: Any, order: Any = None) -> None:
+    def into(out_data: Any, q: Any, v: Any, order: Any = None) -> None:
         if check is not None:
             check(order)
         for at, row, place, target in offsets:
@@ -84,7 +84,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
                 v.address + at * values.itemsize,
                 q.address + row * sequence.itemsize,
                 *given,
-                to.address + target * out.itemsize,
+                out_data.address + target * out.itemsize,
             )
 
     return PlannedKernel(into)

@@ -45,8 +45,8 @@ def triangle(
     else:
         kept = column - row >= diagonal
     at = offset_of(b, b0, b1, b2, sb0, sb1, sb2, sb3, NDIM_B) + row * source_row + column * source_column
-    to = offset_of(b, b0, b1, b2, ob0, ob1, ob2, ob3, NDIM_B) + row * out_row + column * out_column
-    tl.store(out + to, tl.load(source + at, mask=mask & kept, other=0), mask=mask)
+    out_offset = offset_of(b, b0, b1, b2, ob0, ob1, ob2, ob3, NDIM_B) + row * out_row + column * out_column
+    tl.store(out + out_offset, tl.load(source + at, mask=mask & kept, other=0), mask=mask)
 
 
 declare(

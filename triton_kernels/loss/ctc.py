@@ -126,12 +126,12 @@ def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
     nbytes = problem.batch * problem.times * problem.width * out.itemsize
     step = grad.strides[0]
 
-    def into(to: Any, g: Any, x: Any, targets: Any, losses: Any, alpha: Any) -> None:
+    def into(out_data: Any, g: Any, x: Any, targets: Any, losses: Any, alpha: Any) -> None:
         cost, forward = (copied(data) for copied, data in zip(copies, (losses, alpha), strict=True))
         scratch = allocate(nbytes, call.device)
         given = (x.address, targets.address, problem.counts(), cost.address)
         shares((problem.batch, 1, 1), *given, forward.address, scratch.address, *problem.values)
-        problem_of_classes(grid, *given, scratch.address, g.address, to.address, *problem.values, step)
+        problem_of_classes(grid, *given, scratch.address, g.address, out_data.address, *problem.values, step)
 
     return PlannedKernel(into)
 

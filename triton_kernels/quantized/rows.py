@@ -22,14 +22,14 @@ def quantize_row(x, integers, scales, divisor, k, low, xm, xk, BLOCK: tl.constex
     columns = tl.arange(0, BLOCK)
     x += row * xm
     integers += row * k
-    top = tl.zeros((BLOCK,), tl.float32)
+    row_max = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, k, BLOCK):
         index = start + columns
         value = tl.abs(tl.load(x + index.to(tl.int64) * xk, mask=index < k, other=0).to(tl.float32))
         # Once a nan is there, it stays: no comparison with it is true.
-        top = tl.where((value > top) | (value != value), value, top)
-    has_nan = tl.max((top != top).to(tl.int32), 0) != 0
-    largest = tl.where(has_nan, float("nan"), tl.max(tl.where(top == top, top, 0.0), 0))
+        row_max = tl.where((value > row_max) | (value != value), value, row_max)
+    has_nan = tl.max((row_max != row_max).to(tl.int32), 0) != 0
+    largest = tl.where(has_nan, float("nan"), tl.max(tl.where(row_max == row_max, row_max, 0.0), 0))
     scale = tl.div_rn(largest, divisor)
     scale = tl.where(scale < MIN_SCALE, MIN_SCALE, scale)
     tl.store(scales + row, scale)
