@@ -51,6 +51,9 @@ SOURCES = {
     ],
     "docs/compiling.md": lambda: [
         f"Results of up to {constant('compiler.cuda_graphs.outputs.SMALL_RESULT') >> 10} KiB are copied out",
+        f"limits: {constant('compiler.schedule.MAX_POINTWISE')} steps in a pointwise kernel, "
+        f"{constant('compiler.schedule.MAX_STEPS')} steps in a row kernel, "
+        f"{constant('compiler.operand_limit.MAX_OPERANDS')} inputs and outputs",
     ],
     "docs/distributed.md": lambda: [
         f"{minutes('DEFAULT_TIMEOUT')} minutes; NCCL {minutes('NCCL_TIMEOUT')}",
