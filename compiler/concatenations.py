@@ -26,9 +26,9 @@ from .reductions import DTYPES
 if TYPE_CHECKING:
     from .triton.pointwise import ElementWriter
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 """The most parts of one `cat`: each element is compared with the bounds of every part."""
-MOST_STEPS = 16
+MAX_STEPS = 16
 """The most steps of all parts together: each is computed for all elements of a program, including other parts'."""
 
 
@@ -157,7 +157,7 @@ def cat_call(
     if spec.device.type == "cpu" and not is_possible():
         return None
     found = JOINING[node.target._entry.name](bound_arguments(node), spec)
-    if found is None or not 2 <= len(found[1]) <= MOST_PARTS:
+    if found is None or not 2 <= len(found[1]) <= MAX_PARTS:
         return None
     dim, parts = found
     if not all(isinstance(p, Padding) or _is_part(p.val, spec) for p in parts):
@@ -167,7 +167,7 @@ def cat_call(
         chain: frozenset[Node] = frozenset()
         if isinstance(part, Node) and parts.count(part) == 1:
             chain = _chain_of(part, node, calls, results, taken)
-        is_short = len(chain) + sum(map(len, chains)) <= MOST_STEPS
+        is_short = len(chain) + sum(map(len, chains)) <= MAX_STEPS
         chains.append(chain if is_short else frozenset())
     return CatCall(node, dim, tuple(parts), tuple(chains))
 

@@ -28,9 +28,9 @@ PRODUCTS = frozenset(
 """Operators that may have an epilogue."""
 VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze.dim"})
 """Views that give a contiguous tensor other sizes."""
-MOST_STEPS = 24
+MAX_STEPS = 24
 """The most steps of an epilogue: each element of the accumulator tile stays in registers meanwhile."""
-MOST_TILES = 5
+MAX_TILES = 5
 """The most operands and results of an epilogue that have one element for each element of the matmul's result."""
 
 
@@ -228,7 +228,7 @@ def _in_order(views: Sequence[Node]) -> list[Node]:
 
 def _fits(kernel: ProductKernel) -> bool:
     epilogue, sizes = kernel.epilogue, kernel.sizes
-    if len(epilogue) > MOST_STEPS:
+    if len(epilogue) > MAX_STEPS:
         return False
     inputs = set(kernel.inputs)
     for call in epilogue:
@@ -244,7 +244,7 @@ def _fits(kernel: ProductKernel) -> bool:
                 terms = operand_terms(kernel, call, operand)
                 if terms is None or (operand not in inputs and operand.val.numel != spec.numel):
                     return False
-    return kernel.tiles <= MOST_TILES
+    return kernel.tiles <= MAX_TILES
 
 
 class Dependencies:

@@ -23,7 +23,7 @@ from .reductions import RowCall, is_served
 from .row_space import RowSpace, View
 
 NLL_LOSS_BACKWARD = "aten::nll_loss_backward"
-LEAST_INT32, MOST_INT32 = -(1 << 31), (1 << 31) - 1
+MIN_INT32, MAX_INT32 = -(1 << 31), (1 << 31) - 1
 
 
 class LossGradientCall(RowCall):
@@ -74,7 +74,7 @@ def loss_gradient_call(node: Node) -> LossGradientCall | None:
     if total.val.ndim or not all(s.is_contiguous for s in (spec, node.val, target.val, grad.val)):
         return None
     is_class = 0 <= ignore_index < spec.sizes[1]
-    if is_class or not (LEAST_INT32 <= ignore_index <= MOST_INT32 and spec.sizes[1] <= MOST_INT32):
+    if is_class or not (MIN_INT32 <= ignore_index <= MAX_INT32 and spec.sizes[1] <= MAX_INT32):
         return None
     space = RowSpace((spec.sizes[0],), (spec.sizes[1],), spec.device)
     kernel = entry.kernel_for(BY_NAME["CPU"])

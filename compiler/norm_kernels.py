@@ -15,7 +15,7 @@ from .product_kernel import result_of
 from .reductions import ResultOf
 from .schedule import FusedKernel, OperatorCall, Schedule, Step
 
-MOST_INPUTS = 12
+MAX_INPUTS = 12
 """The most inputs of the kernel: each is an address, and a value in registers."""
 NormStep = PointwiseCall | ChannelNormCall | ResultOf
 """A step of a batch norm's kernel."""
@@ -126,4 +126,4 @@ def _kernel(calls: tuple[NormStep, ...], results: set[Node]) -> FusedKernel | No
     inside = set(nodes)
     inputs = tuple(dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside))
     outputs = tuple(n for n in nodes if n in results or any(user not in inside for user in n.users))
-    return FusedKernel(calls, inputs, outputs) if len(inputs) <= MOST_INPUTS else None
+    return FusedKernel(calls, inputs, outputs) if len(inputs) <= MAX_INPUTS else None

@@ -1,7 +1,7 @@
 """Bound on the operands of a fused kernel.
 
 A kernel is called with a pointer for each input and output. Parameters of a CUDA kernel take 4 KiB at most, and threads
-that share a loop on the CPU have a table of `MOST_POINTERS` pointers each (`runtime/cpu/task_pool_source.py`).
+that share a loop on the CPU have a table of `MAX_POINTERS` pointers each (`runtime/cpu/task_pool_source.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from ..dispatch.layers.graph.graph import Node
 
-MOST_OPERANDS = 60
+MAX_OPERANDS = 60
 """Maximum number of inputs and outputs of a kernel. A loop also takes a workspace, random seeds and sums."""
 
 
 def bounded_runs(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Cut steps into runs, each of which has at most `MOST_OPERANDS` inputs and outputs as a kernel.
+    """Cut steps into runs, each of which has at most `MAX_OPERANDS` inputs and outputs as a kernel.
 
     Args:
         nodes: steps with one result each, every step after those that it reads.
@@ -33,7 +33,7 @@ def bounded_runs(nodes: Sequence[Node]) -> list[list[Node]]:
         closed = sum(inside[each] == 1 for each in given if each in inside)
         users = len(node.users)
         operands = len(inputs | fresh) + outputs - closed + bool(users)
-        if not runs or operands > MOST_OPERANDS:
+        if not runs or operands > MAX_OPERANDS:
             runs.append([])
             inside, inputs, fresh, outputs, closed = {}, set(), set(given), 0, 0
         for each in given:

@@ -57,7 +57,7 @@ ATTEMPTS = 3
 
 VARIETY = 3
 """So many values of one argument of a part have graphs of their own."""
-MOST_MEMBERS = 1000
+MAX_MEMBERS = 1000
 """The most functions that are compiled since a split function calls them."""
 
 every: weakref.WeakSet[OptimizedFunction] = weakref.WeakSet()
@@ -414,7 +414,7 @@ class Family:
         key = (id(target.__self__), function) if isinstance(target, MethodType) else target
         known = self.members.get(key)
         if known is None:
-            if len(self.members) >= MOST_MEMBERS:
+            if len(self.members) >= MAX_MEMBERS:
                 return found[0].__get__(prefix[0]) if prefix else target
             known = self.members[key] = OptimizedFunction(
                 target, self.backend, False, self.limit, self.options, self

@@ -47,7 +47,7 @@ VIEWS = frozenset(
     )
 )
 """Views that begin at the tensor's first element."""
-MOST_STEPS = 8
+MAX_STEPS = 8
 """The most steps of a prologue."""
 SIMPLE = frozenset(
     f"aten::{name}"
@@ -216,7 +216,7 @@ def _prologues(
         calls = (*made_by[node], *calls)
         inside |= {node for call in calls for node in (call.node, result_of(call))}
         sources = _sources(calls)
-        if len(sources) != 1 or len(calls) > MOST_STEPS:
+        if len(sources) != 1 or len(calls) > MAX_STEPS:
             break
         node = sources[0]
         for matrix in matrices:

@@ -34,17 +34,17 @@ from .kernel_names import joined_name
 from .loss_gradients import loss_gradient_call
 from .norm_gradients import norm_gradient_call
 from .one_hots import one_hot_call
-from .operand_limit import MOST_OPERANDS, bounded_runs
+from .operand_limit import MAX_OPERANDS, bounded_runs
 from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
 from .reductions import ResultOf, RowCall, row_call
 from .row_space import RowSpace
 
-MOST_POINTWISE = 128
+MAX_POINTWISE = 128
 """The most steps of a pointwise kernel: compile time per step grows with the length of a loop's body, and another pass
 over the arrays costs little beside so many instructions."""
-MOST_STEPS = 64
+MAX_STEPS = 64
 """The most steps of a row kernel: a GPU's registers hold no more, and the CPU would pass a long row too often."""
 
 MATCHERS: tuple[Callable[[Node], FusedStep | None], ...] = (
@@ -421,7 +421,7 @@ class _Grouping:
             there = self.place[reader.node]
             space = call.space_for_reader(reader, self.spaces[there])
             together = self.members[there] | 1 << i
-            if space is not None and together.bit_count() <= MOST_STEPS:
+            if space is not None and together.bit_count() <= MAX_STEPS:
                 # No other step is between the two.
                 self._unite(together, self._needed(together) & ~together, space)
 
@@ -429,7 +429,7 @@ class _Grouping:
         """Return True if the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
         is_part = not self.calls[self.nodes[here]].is_computed  # of a step with several results
-        if not spaces and together.bit_count() > MOST_POINTWISE and not is_part:
+        if not spaces and together.bit_count() > MAX_POINTWISE and not is_part:
             return False
         members = [self.calls[self.nodes[i]] for i in bits_of(together)]
         if not spaces:
@@ -438,7 +438,7 @@ class _Grouping:
         if is_part:
             return True  # it is always in the kernel of that step
         space = next(iter(spaces))
-        if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
+        if len(spaces) > 1 or space is None or together.bit_count() > MAX_STEPS:
             return False
         if not all(step.is_supported_in(space) for step in members):
             return False
@@ -571,7 +571,7 @@ def _steps(
     inside = set(members)
     inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
-    is_within = len(inputs) + len(outputs) <= MOST_OPERANDS
+    is_within = len(inputs) + len(outputs) <= MAX_OPERANDS
     if not is_within and all(_is_over(node, members[0].val, calls) for node in members):
         return [step for run in bounded_runs(members) for step in _steps(run, calls, results, None)]
     if not is_within or (space is not None and not _is_worth(members, calls, space)):

@@ -40,7 +40,7 @@ def part_of(numel: int, least: int = SHARED_BLOCK) -> int:
 
 
 def block_indices(sizes: Sequence[int], turned: int | None, limit: int = BLOCK) -> list[Block]:
-    """Indices of blocks, in C order, of at most about `limit` elements; tiles where operands run along `turned` too.
+    """Return the indices of blocks of at most about `limit` elements in C order, tiles if operands run along `turned`.
 
     Example:
         >>> from triten.cpu_fallback.blocks import block_indices

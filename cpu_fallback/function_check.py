@@ -24,7 +24,7 @@ from ..runtime.device import device as Device
 from ..runtime.scalar_type import float32, float64
 from ..runtime.tensor_spec import TensorSpec
 from .normalization.moments import ones, row_dots
-from .reduction.lane_sums import LANES, PIECE
+from .reduction.lane_sums import NUM_LANES, PIECE
 from .reduction.line_reductions import RUN, line_sums
 from .reduction.reduction_source import BLAS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
 from .reduction.variance import moments_function
@@ -156,14 +156,14 @@ def _lane_sum(a: Array) -> Array:
     total = np.zeros(len(a))
     for start in range(0, a.shape[1], PIECE):
         piece = a[:, start : start + PIECE]
-        whole = piece.shape[1] // (LANES * VECTORS) * LANES * VECTORS
-        steps = piece[:, :whole].reshape(len(a), -1, VECTORS, LANES)
-        lanes = np.zeros((len(a), VECTORS, LANES), a.dtype)
+        whole = piece.shape[1] // (NUM_LANES * VECTORS) * NUM_LANES * VECTORS
+        steps = piece[:, :whole].reshape(len(a), -1, VECTORS, NUM_LANES)
+        lanes = np.zeros((len(a), VECTORS, NUM_LANES), a.dtype)
         for i in range(steps.shape[1]):
             lanes += steps[:, i]
         both = (lanes[:, 0] + lanes[:, 1]) + (lanes[:, 2] + lanes[:, 3])
         found, rest = (np.zeros(len(a), a.dtype) for _ in range(2))
-        for lane in range(LANES):
+        for lane in range(NUM_LANES):
             found += both[:, lane]
         for i in range(whole, piece.shape[1]):
             rest += piece[:, i]

@@ -16,8 +16,8 @@ from .windows import Window
 
 Array = np.ndarray[Any, Any]
 
-MOST = 1 << 12
-"""Elements that all windows have together, up to which a table of them is quicker than one tap after another."""
+MAX_TABLE_ELEMENTS = 1 << 12
+"""Maximum number of elements of all windows for which a table is faster than one tap after another."""
 
 
 class LineTaps(NamedTuple):
@@ -84,7 +84,7 @@ def maxima_by_table(
     planes = math.prod(spec.sizes[:-rank])
     area = math.prod(line.n for line in lines)
     count = planes * math.prod(line.at.size for line in lines)
-    if not 0 < count <= MOST:
+    if not 0 < count <= MAX_TABLE_ELEMENTS:
         return None
     index, there = joined_taps(lines)
     if not there.any(1).all():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from ..runtime.exponent_format import LARGEST, LEAST, to_exponents
+from ..runtime.exponent_format import LARGEST, SMALLEST, to_exponents
 from ..runtime.scalar_type import EXPONENTS, PACKED, SUB_BYTE, from_numpy_dtype, integer_limits
 from ..runtime.scalar_type import dtype as ScalarType
 
@@ -163,7 +163,7 @@ def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
     if dtype.is_floating_point:
         number = float(value)
         if dtype is EXPONENTS:
-            if not (math.isnan(number) or LEAST <= number <= LARGEST):
+            if not (math.isnan(number) or SMALLEST <= number <= LARGEST):
                 raise overflow_error(dtype)
             return to_exponents(number)  # type: ignore[no-any-return]
         limits: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # ml_dtypes has no types here

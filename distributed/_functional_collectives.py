@@ -211,7 +211,7 @@ def _divided(tensor: Tensor, dim: int, size: int, where: str = "") -> Tensor:
 def reduce_scatter_single(
     self: Tensor, reduceOp: str, scatter_dim: int, group: RANK_TYPES, tag: str = ""
 ) -> Tensor:
-    """This process's part of the reduction (`torch.distributed._functional_collectives.reduce_scatter_single`).
+    """Return this process's part of the reduction (`torch.distributed._functional_collectives.reduce_scatter_single`).
 
     Args:
         self: This rank's tensor. All ranks have the same shape and dtype.

@@ -183,12 +183,12 @@ def is_nccl_available() -> bool:
 
 
 def is_ucc_available() -> bool:
-    """False: there is no UCC (`torch.distributed.is_ucc_available`)."""
+    """Return False, since there is no UCC (`torch.distributed.is_ucc_available`)."""
     return False
 
 
 def is_xccl_available() -> bool:
-    """False: there is no XCCL (`torch.distributed.is_xccl_available`)."""
+    """Return False, since there is no XCCL (`torch.distributed.is_xccl_available`)."""
     return False
 
 

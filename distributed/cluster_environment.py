@@ -65,7 +65,7 @@ node."""
 
 
 def cluster_environment(environment: Mapping[str, str] | None = None) -> ClusterEnvironment | None:
-    """This process's place, by the variables of `mpiexec` or `srun`.
+    """Return this process's rank and cluster, from the variables of `mpiexec` or `srun`.
 
     A process that SLURM runs by itself, as a batch script or in a shell of `salloc`, is none of several.
 

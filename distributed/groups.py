@@ -166,7 +166,7 @@ def is_member(group: Group, name: str = "") -> bool:
 
 
 def get_rank(group: Group = None) -> int:
-    """This process's number in a group; -1 where it is not in it (`torch.distributed.get_rank`)."""
+    """Return this process's rank in a group, or -1 if it is not a member (`torch.distributed.get_rank`)."""
     return group_or_default(group).rank() if is_member(group) else -1
 
 

@@ -171,7 +171,7 @@ class DeviceMesh:
         return prod(self._shape) if mesh_dim is None else self._shape[mesh_dim]
 
     def get_rank(self) -> int:
-        """This process's number in the world."""
+        """Return this process's rank in the world."""
         return get_rank()
 
     def get_coordinate(self) -> tuple[int, ...] | None:
@@ -199,7 +199,7 @@ class DeviceMesh:
         return 0 if mesh_dim is None else mesh_dim
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
-        """This process's group along a dimension.
+        """Return this process's group along a dimension.
 
         Args:
             mesh_dim: Index or name of the dimension. Optional if the mesh has only one dimension.
@@ -221,7 +221,7 @@ class DeviceMesh:
         return self._groups[chosen]
 
     def get_all_groups(self) -> list[ProcessGroup]:
-        """This process's groups along all dimensions."""
+        """Return this process's groups along all dimensions."""
         return [self.get_group(dim) for dim in range(self.ndim)]
 
     @property

@@ -71,7 +71,7 @@ class ProcessGroup:
         self._by_backend: dict[str, Communicator] = {}
 
     def rank(self) -> int:
-        """This process's number in the group."""
+        """Return this process's rank in the group."""
         return self.spec.rank
 
     def size(self) -> int:

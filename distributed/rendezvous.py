@@ -16,7 +16,7 @@ __all__ = ["Meeting", "register_rendezvous_handler", "rendezvous"]
 
 Meeting: TypeAlias = tuple[Store, int, int]
 """A store of all processes, this process's number, and how many there are."""
-MOST_PORTS = 1 << 16
+MAX_PORTS = 1 << 16
 
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Meeting]:
@@ -94,7 +94,7 @@ def _checked(scheme: str, rank: int, size: int) -> tuple[int, int]:
 
 
 def _tcp_store(host: str, port: int, rank: int, size: int, timeout: timedelta) -> Store:
-    if not 0 <= port < MOST_PORTS:
+    if not 0 <= port < MAX_PORTS:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     # If the launcher serves a store, all ranks are its clients.
     is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"

@@ -112,7 +112,7 @@ def launch_slices(count: int) -> dict[str, Slice]:
 
 
 def addition_slices() -> dict[str, Slice]:
-    """`a + b` on 16 elements, and its layers: memory, launch, and the call with neither."""
+    """Return the parts of `a + b` on 16 elements: memory, launch, and the call with neither."""
     tt = importlib.import_module("..", __package__)
     allocator = importlib.import_module("..runtime.allocator", __package__).get_allocator("cuda")
     device = tt.device("cuda", 0)

@@ -82,7 +82,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def utc_now() -> str:
-    """This moment in UTC, to the second, as ISO 8601 writes it."""
+    """Return the current UTC time to the second in ISO 8601 format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from .scalar_type import EXPONENTS
 
-LEAST, LARGEST = 2.0**-127, 2.0**127
-"""Smallest power of two, which is the byte 0, and the largest; the byte 255 is NaN."""
+SMALLEST, LARGEST = 2.0**-127, 2.0**127
+"""Smallest power of two, the byte 0, and the largest; the byte 255 is NaN."""
 
 
 def to_exponents(array: Any) -> Any:

@@ -77,7 +77,7 @@ _makers: dict[int, _Maker] = {}
 _makers_of_code: dict[CodeType | None, _Maker] = {}
 """By the code of a function: kernels are closures of the same code, created again for each plan."""
 
-MOST_CODES = 4096
+MAX_CODES = 4096
 
 
 def _maker_for(function: Callable[..., Any]) -> _Maker:
@@ -87,7 +87,7 @@ def _maker_for(function: Callable[..., Any]) -> _Maker:
     code = function.__code__
     takes_more = code.co_flags & _VARIADIC or code.co_kwonlyargcount
     make = _wrapper_maker(-1 if takes_more else code.co_argcount)
-    if len(_makers_of_code) >= MOST_CODES:
+    if len(_makers_of_code) >= MAX_CODES:
         _makers_of_code.clear()
     _makers_of_code[code] = make
     return make

@@ -37,7 +37,7 @@ LIMITS: Final = {
 }
 """Minimum and maximum integer of each quantized dtype."""
 
-LEAST_ROW_SCALE: Final = 2.0**-23
+MIN_ROW_SCALE: Final = 2.0**-23
 """Scale of a row of zeros: float32's distance between 1 and the next number."""
 
 

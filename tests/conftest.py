@@ -119,7 +119,7 @@ def rng(seed: int) -> np.random.Generator:
 
 @pytest.fixture
 def launch_blocking() -> Iterator[None]:
-    """Calls whose CUDA kernels find a fault in their input raise the error, as under ``CUDA_LAUNCH_BLOCKING=1``."""
+    """Raise errors of kernels' input checks at the call, as under ``CUDA_LAUNCH_BLOCKING=1``."""
     if importlib.util.find_spec("triton") is None:
         yield
         return

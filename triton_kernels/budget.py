@@ -28,7 +28,7 @@ MOVED = ("i32", "i64", "i8", "i16")
 CARDS = (86, 89, 120)
 """Devices with 99 KiB of shared memory for a block that take the kernels of sm_80."""
 
-LEAST_CAPABILITY = {"fp8e4nv": 89}
+MIN_CAPABILITY = {"fp8e4nv": 89}
 """Types that targets before these have no conversion for: PTX ISA, `cvt` of ``.e4m3x2``."""
 
 STREAMING = (

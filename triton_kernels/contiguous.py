@@ -39,11 +39,11 @@ def through_contiguous_operands(
     inner = factory(call._replace(args={**call.args, **flats}, outputs=(result,))).into
     allocate = get_allocator("cuda").allocate
 
-    def into(to: Any, *inputs: Any) -> None:
+    def into(out_data: Any, *inputs: Any) -> None:
         data = [copied(x) for (_, copied), x in zip(copies, inputs[: len(copies)], strict=True)]
-        target = to if scatter is None else allocate(result.nbytes, result.device)
+        target = out_data if scatter is None else allocate(result.nbytes, result.device)
         inner(target, *data, *inputs[len(copies) :])
         if scatter is not None:
-            scatter(to, target)
+            scatter(out_data, target)
 
     return PlannedKernel(into)

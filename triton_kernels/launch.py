@@ -21,7 +21,7 @@ from ..runtime.cuda.triton.kernel_key import KernelRequest
 from ..runtime.device import device as Device
 from ..runtime.written_code import defined
 from .budget import register_limit
-from .programmatic import FOLLOWER, LEADER, LEAST_CAPABILITY
+from .programmatic import FOLLOWER, LEADER, MIN_CAPABILITY
 
 ALIGNMENT = 16
 
@@ -138,7 +138,7 @@ class Launch:
         if not names:
             return {}
         capability = self._driver.properties(self._index).capability
-        return dict.fromkeys(names, capability >= LEAST_CAPABILITY and not interpreted())
+        return dict.fromkeys(names, capability >= MIN_CAPABILITY and not interpreted())
 
     def request(self) -> KernelRequest:
         """Return the compile request for addresses that are multiples of 16."""

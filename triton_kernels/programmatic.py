@@ -14,7 +14,7 @@ from ..runtime.cuda.triton.lazy_triton import cuda_extra, tl, triton
 
 FOLLOWER, LEADER = "OVERLAPS", "LEADS"
 """The constants by which kernels say what they are."""
-LEAST_CAPABILITY = 90
+MIN_CAPABILITY = 90
 
 
 @triton.jit

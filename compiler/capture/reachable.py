@@ -30,7 +30,7 @@ from .frames import SITE_PACKAGES, Frames, is_observed, is_observed_file
 from .locations import LARGEST_ARRAY, MISSING, Location, bytes_of, state_of
 from .unsupported import Unsupported, is_own
 
-MOST_LOCATIONS = 50_000
+MAX_LOCATIONS = 50_000
 """Places that a walk visits; a program that can read more is not captured."""
 MODULE_STATE = (
     "_backward_hooks", "_backward_pre_hooks", "_buffers", "_forward_hooks", "_forward_pre_hooks", "_modules",
@@ -101,8 +101,8 @@ class Walk:
                 self._place(Location("entry", module, name, name))
 
     def _place(self, location: Location) -> None:
-        if len(self.places) >= MOST_LOCATIONS:
-            raise Unsupported(f"the program can read more than {MOST_LOCATIONS} places")
+        if len(self.places) >= MAX_LOCATIONS:
+            raise Unsupported(f"the program can read more than {MAX_LOCATIONS} places")
         value = location.read()
         if isinstance(value, io.IOBase) and location.kind in ("cell", "entry") and "." not in location.name:
             raise Unsupported(f"the function can write to {location.name}, a file")

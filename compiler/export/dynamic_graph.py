@@ -12,7 +12,7 @@ from ..dynamic_shapes.template import Template
 from .dynamic_shapes import ValueRange
 from .graph_json import graph_from_json, spec_from_json
 
-MOST_GRAPHS = 64
+MAX_GRAPHS = 64
 """Graphs that are kept, one for each combination of sizes."""
 
 
@@ -64,7 +64,7 @@ class DynamicGraph:
             inputs = [row for row in rows if row["op"] == "placeholder"]
             count = len(self.places)
             specs = [spec_from_json(row["val"]) for row in (inputs[-count:] if count else [])]
-            if len(self._made) >= MOST_GRAPHS:
+            if len(self._made) >= MAX_GRAPHS:
                 self._made.clear()
             made = self._made[key] = SizedGraph(graph_from_json(rows), specs)
         return made

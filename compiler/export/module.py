@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COMPARED = ("sizes", "strides", "dtype", "device", "layout")
 """Spec attributes in which a tensor must equal the exported one."""
-MOST_RUNS = 64
+MAX_RUNS = 64
 """The most compiled graphs that a module keeps: one for each combination of unchecked metadata."""
 SHOWN = {"sizes": "shape"}
 
@@ -128,7 +128,7 @@ class ExportedModule(Module):
         run: Run | None = self._runs.get(key)
         if run is None:
             self._check_held(inputs[: len(self._held)])
-            if len(self._runs) >= MOST_RUNS:
+            if len(self._runs) >= MAX_RUNS:
                 self._runs.clear()
             graph, identical = program._graph_for(tensors), program._identical
             wants_gradients = is_grad_enabled() and any(t._spec.requires_grad for t in inputs)

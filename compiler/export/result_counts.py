@@ -7,7 +7,7 @@ from typing import Any
 
 from ...dispatch.core.op_overload import OpOverload
 
-MOST_RESULTS = 1 << 16
+MAX_RESULTS = 1 << 16
 """An exported program names each result that it uses."""
 BY_SIZE = ("unbind", "unbind_copy")
 BY_STEP = ("split", "split_copy", "unsafe_split")
@@ -15,7 +15,7 @@ BY_COUNT = ("tensor_split", "hsplit", "vsplit", "dsplit")
 
 
 def check_result_count(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise ValueError for a step with more than `MOST_RESULTS` result tensors."""
+    """Raise ValueError for a step with more than `MAX_RESULTS` result tensors."""
     schema = operator._schema
     name = schema.name.removeprefix("aten::")
     if name not in BY_SIZE + BY_STEP + BY_COUNT:
@@ -34,5 +34,5 @@ def check_result_count(operator: OpOverload, args: Sequence[Any], kwargs: Mappin
         return
     else:
         count = number if name in BY_COUNT else size // max(number, 1)
-    if count > MOST_RESULTS:
+    if count > MAX_RESULTS:
         raise ValueError(f"{operator.name()} with {count} results")

@@ -53,7 +53,7 @@ PRIMES = (
     109,
 )
 LARGE = 65537
-LEAST = (2, 1, 0)
+SMALL_SIZES = (2, 1, 0)
 """Sizes at which operators may behave differently, the greatest first."""
 BETWEEN = (*range(3, 19), 24, 32, 48, 64, 96, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4096)
 """Sizes that branches may single out."""
@@ -172,7 +172,7 @@ class _Probes:
                 if name in names_in(each.left) | names_in(each.right)
                 for number in constants_in(each.left) | constants_in(each.right)
                 for more in (-1, 0, 1)
-                if number > LEAST[0]
+                if number > SMALL_SIZES[0]
             }
             sizes = [n for n in BETWEEN if n not in self.taken]
             found += [{**least, name: n} for n in dict.fromkeys([*sizes, *sorted(numbers)]) if _fits(dim, n)]
@@ -211,8 +211,8 @@ class _Probes:
     def least(self, template: Template, name: str) -> int:
         """Return the least size of a name with the same behavior. Raise Unsupported if it is above `min`."""
         dim = self.dynamic.dims[name]
-        least = max(dim.min or 0, LEAST[0] + 1)
-        for size in LEAST:
+        least = max(dim.min or 0, SMALL_SIZES[0] + 1)
+        for size in SMALL_SIZES:
             if not _fits(dim, size):
                 continue
             try:
@@ -232,9 +232,9 @@ class _Probes:
         try:
             self.compare(template, least)
         except Unsupported:
-            if any(dim.min is not None and dim.min < LEAST[0] for dim in self.dynamic.dims.values()):
+            if any(dim.min is not None and dim.min < SMALL_SIZES[0] for dim in self.dynamic.dims.values()):
                 raise
-            least = {name: max(size, LEAST[0]) for name, size in least.items()}
+            least = {name: max(size, SMALL_SIZES[0]) for name, size in least.items()}
             self.compare(template, least)
         return least
 

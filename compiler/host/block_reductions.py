@@ -39,7 +39,7 @@ BLOCK_BYTES = 1 << 19
 SHARED_FROM = 1 << 20
 """Elements, times steps of the kernel, from which threads share blocks: each has several calls of NumPy, between which
 they wait for each other's Python."""
-LEAST_REDUCED = 128
+MIN_REDUCED = 128
 """The least number of elements of a partial result, if there are as many: a block of a tensor with very long rows has
 a part of each."""
 
@@ -137,15 +137,15 @@ def block_steps(dimensions: Dimensions, limit: int) -> list[int]:
     """Return the sizes of a block of about `limit` elements, with some reduced elements for each kept one."""
     sizes, is_reduced = dimensions.sizes, dimensions.is_reduced
     n = math.prod([n for n, reduced in zip(sizes, is_reduced, strict=True) if reduced])
-    room = max(limit // min(n, LEAST_REDUCED), 1)
+    room = max(limit // min(n, MIN_REDUCED), 1)
     steps = [1] * len(sizes)
     taken, is_inside = 1, True
     for d in reversed(range(len(sizes))):
         if is_reduced[d] and is_inside:
             is_inside, room = False, max(limit // taken, 1)
         steps[d] = min(room, sizes[d])
-        if is_reduced[d] and LEAST_REDUCED < steps[d] < sizes[d]:
-            steps[d] -= steps[d] % LEAST_REDUCED  # Eager sums add that many rows at a time.
+        if is_reduced[d] and MIN_REDUCED < steps[d] < sizes[d]:
+            steps[d] -= steps[d] % MIN_REDUCED  # Eager sums add that many rows at a time.
         taken *= steps[d]
         room = max(room // steps[d], 1)
     return steps

@@ -21,11 +21,11 @@ from ...triton_kernels.geometry import broadcast_strides
 from ..reductions import are_of_rows, is_served, space_of
 from ..row_space import RowSpace, View
 from .loops import Geometry, part_limit_of, parts_of, sharing_of
-from .lowering import ROWS
+from .lowering import LOWERINGS
 from .row_loops import RowKernel
 from .row_program import RowProgram, program_of_rows
 from .row_source import WORKSPACE_ITEM, write_rows
-from .tiled_loops import LEAST_ROW, TILE
+from .tiled_loops import MIN_ROW, TILE
 
 
 def loop_of_call(
@@ -83,9 +83,9 @@ def _lowered(
             operands.append(numbers[argument])
     if name == "copy":
         return program.convert(next(iter(values.values())), out)
-    if name not in ROWS or (call.iterator is None and "common_dtype" not in call.extra):
+    if name not in LOWERINGS or (call.iterator is None and "common_dtype" not in call.extra):
         raise CannotLower(name)
-    return program.convert(ROWS[name](Step(program, call, operands, values)), out)
+    return program.convert(LOWERINGS[name](Step(program, call, operands, values)), out)
 
 
 class _Rows(NamedTuple):
@@ -150,7 +150,7 @@ def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
     inputs = tuple([made for made in made_of([value]) if made.kind == "input"])
     places = [made.detail for made in inputs]
     geometry = _geometry(call, places)
-    if geometry.turned is not None or geometry.sizes[-1] < LEAST_ROW or geometry.steps[0] != "unit":
+    if geometry.turned is not None or geometry.sizes[-1] < MIN_ROW or geometry.steps[0] != "unit":
         raise CannotLower("short tiles")
     program = RowProgram(inputs, (value,), (*(step != "zero" for step in geometry.steps[1:]), True))
     if not program.ufuncs:

@@ -37,7 +37,7 @@ PARTS = 64
 """Maximum number of parts of an index space, which threads take one by one."""
 PART = 1 << 16
 """Minimum elements of a part, or a quarter of all elements if these are few."""
-LEAST_PART = 1 << 12
+MIN_PART = 1 << 12
 SHARED_FROM = 1 << 19
 """Bytes of a kernel's arrays, or twice its instructions, from which threads share its loop: some 8 us of work."""
 WAKING_FROM = 1 << 22
@@ -186,7 +186,7 @@ def sharing_of(work: int) -> Sharing:
 
 def part_limit_of(sharing: Sharing, numel: int) -> int:
     """Return the number of elements of a part, given how threads share all of them."""
-    least = min(PART, max(LEAST_PART, -(-numel // 4)))
+    least = min(PART, max(MIN_PART, -(-numel // 4)))
     return max(least, -(-numel // PARTS)) if sharing else numel
 
 

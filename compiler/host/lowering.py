@@ -19,7 +19,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
 
-ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
+LOWERINGS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
 """By stub: the value of an operator's call."""
 
 
@@ -74,7 +74,7 @@ def lowered_step(
     structured, _ = call.planned(specs)
     if call.kernel.stub == "masked_fill_stub":
         return _filled(program, structured, call, values)
-    row = ROWS.get(call.kernel.stub.removesuffix("_stub"))
+    row = LOWERINGS.get(call.kernel.stub.removesuffix("_stub"))
     if row is None:
         raise CannotLower(call.kernel.stub)
     if structured.iterator is None and "common_dtype" not in structured.extra:

@@ -2,9 +2,9 @@
 
 A sum of a run of elements is an accumulator, to which the loop adds in order. Accumulators are adjacent along the
 innermost dimension: for sums of columns they belong to adjacent results. For sums along that dimension they belong to
-`LANES` adjacent elements, few enough for registers. Float accumulators are float64, and so is their sum, by its eager
-kernel: the loop is memory-bound. The geometry alone determines the elements of an accumulator, and the parts that
-threads share.
+`NUM_ACCUMULATORS` adjacent elements, few enough for registers. Float accumulators are float64, and so is their sum, by
+its eager kernel: the loop is memory-bound. The geometry alone determines the elements of an accumulator, and the parts
+that threads share.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOGETHER = 4
 """Elements that the loop adds to an accumulator between a load and a store of it, if a run has as many."""
 KEPT_TOGETHER = 2
 """The same of accumulators in registers, which are loaded and stored once for a run."""
-MOST_INSTRUCTIONS = 8
+MAX_INSTRUCTIONS = 8
 """The most instructions for an element for which several elements at once are worth the registers."""
 LONG_LINE = 1 << 9
 """Adjacent elements from which this pays off: shorter lines are read faster one by one."""
@@ -218,7 +218,7 @@ def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
     loops = [_Compiled(kernel, nest, made)]
     is_long = nest.is_inner or nest.inner[-1] >= LONG_LINE
     together = KEPT_TOGETHER if nest.is_inner else TOGETHER
-    is_worth = is_long and len(made.loop.instructions) <= MOST_INSTRUCTIONS and nest.run % together == 0
+    is_worth = is_long and len(made.loop.instructions) <= MAX_INSTRUCTIONS and nest.run % together == 0
     several = accumulating_loop(kernel, together) if is_worth else None
     if several is not None or nest.is_inner:
         loops.append(_Compiled(kernel, nest, several or made, nest.is_inner))

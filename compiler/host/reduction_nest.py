@@ -23,10 +23,10 @@ LONG_RUN = 1 << 8
 LONGEST_RUN = 1 << 9
 """The longest run along the innermost dimension for accumulators that lose no significant precision: wider floats,
 integers, minimum and maximum."""
-LANES = 1 << 5
+NUM_ACCUMULATORS = 1 << 5
 """Adjacent accumulators of a sum along the innermost dimension: vectors of them are in registers for a run. Other
 reductions need as many adjacent elements, since a loop takes them in vectors."""
-MOST_ACCUMULATORS = 1 << 11
+MAX_ACCUMULATORS = 1 << 11
 """The most accumulators of a part that the loop visits repeatedly: they stay in the first-level cache."""
 FEWEST_PARTS = 8
 """The least number of parts for threads if runs share an accumulator."""
@@ -136,8 +136,8 @@ class Nest(NamedTuple):
         shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
         limit = max(limit, self.lanes)  # lanes are never split
         limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
-        if math.prod(self.inner) > MOST_ACCUMULATORS:
-            limit = min(limit, MOST_ACCUMULATORS)
+        if math.prod(self.inner) > MAX_ACCUMULATORS:
+            limit = min(limit, MAX_ACCUMULATORS)
         outer = [1 if one else size for size, one in zip(self.outer, shared, strict=True)]
         split = len(outer)
 
@@ -178,14 +178,22 @@ def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = 
     kept = [size for size, reduced in zip(sizes[:place], dimensions.is_reduced, strict=False) if not reduced]
     is_shared = math.prod(kept) >= FEWEST_PARTS and not tells_steps
     if place == last:
-        if n < LANES:
+        if n < NUM_ACCUMULATORS:
             return None
         longest = LONGEST_RUN if is_exact and not tells_steps else longest
-        run = min(longest, max(n // LANES // STEP * STEP, STEP))
-        made = Nest(dimensions, place, -(-n // (run * LANES)), run, (LANES,), LANES, is_shared)
+        run = min(longest, max(n // NUM_ACCUMULATORS // STEP * STEP, STEP))
+        made = Nest(
+            dimensions,
+            place,
+            -(-n // (run * NUM_ACCUMULATORS)),
+            run,
+            (NUM_ACCUMULATORS,),
+            NUM_ACCUMULATORS,
+            is_shared,
+        )
     else:
         run = min(longest, n)
         made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1, is_shared)
-        if sizes[-1] < LANES:
+        if sizes[-1] < NUM_ACCUMULATORS:
             return None
     return made if math.prod(made.partial_shape) * SHARE <= math.prod(sizes) else None

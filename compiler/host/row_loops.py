@@ -14,7 +14,7 @@ from ...cpu_fallback.reduction.reduction_source import BLAS
 from ...runtime.cpu.element_program import CannotLower, ElementProgram
 from ...runtime.cpu.loop_requests import Sharing
 from ...runtime.cpu.object_code import loop_function, target
-from ...runtime.cpu.task_pool_source import MOST_POINTERS
+from ...runtime.cpu.task_pool_source import MAX_POINTERS
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import coalesced
@@ -69,7 +69,7 @@ class RowKernel:
             tuple(s * size for s in (*reversed(a), *b))
             for a, b, size in zip(lead.strides, line.strides, itemsizes, strict=True)
         ]
-        if len(strides) >= MOST_POINTERS:  # The workspace is a pointer, too.
+        if len(strides) >= MAX_POINTERS:  # The workspace is a pointer, too.
             raise CannotLower("too many operands")
         self.geometry = Geometry((*lead.sizes[::-1], *line.sizes), strides, itemsizes)
         width = dot_width() if set(BLAS) & set(program.reductions) else 0

@@ -53,7 +53,7 @@ class RowProgram:
 
     @cached_property
     def rows(self) -> set[int]:
-        """The `id` of those that have an element for each of a row's."""
+        """Return the `id` of the values with one element for each element of a row."""
         found = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
         for value in self.order:
             if value.kind == "position":

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...cpu_fallback.normalization.row_gradient_loop import ROWS
+from ...cpu_fallback.normalization.row_gradient_loop import ROWS_PER_PARTIAL_SUM
 from ...cpu_fallback.random.draw_loops import words_function
 from ...cpu_fallback.reduction.reduction_source import declaration, symbol_of
 from ...runtime.cpu.calling_convention import HEADER, python_call
@@ -160,7 +160,7 @@ class _Writer:
             "  %rows_before = load i64, ptr %rows_p",
             "  %rows_met = add i64 %rows_before, 1",
             "  store i64 %rows_met, ptr %rows_p",
-            f"  %rows_low = urem i64 %rows_met, {ROWS}",
+            f"  %rows_low = urem i64 %rows_met, {ROWS_PER_PARTIAL_SUM}",
             "  %is_full = icmp eq i64 %rows_low, 0",
             "  br i1 %is_full, label %full, label %next_row",
             "full:",

@@ -18,7 +18,7 @@ from .row_source import WORKSPACE_ITEM, write_rows
 
 TILE = 1024
 """Elements of a tile."""
-LEAST_ROW = 128
+MIN_ROW = 128
 """The shortest innermost dimension for which calls of NumPy's loops pay off."""
 
 
@@ -40,7 +40,7 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
     outs = range(len(kernel.outputs))
     geometry = whole_geometry(kernel, outs, inputs)
     is_turned = geometry.turned is not None and kernel.domain.numel >= TURNED_FROM
-    if is_turned or geometry.sizes[-1] < LEAST_ROW or "any" in geometry.steps[: len(outs)]:
+    if is_turned or geometry.sizes[-1] < MIN_ROW or "any" in geometry.steps[: len(outs)]:
         return None
     are_rows = (*(step != "zero" for step in geometry.steps[len(outs) :]), *(True for _ in outs))
     program = RowProgram(inputs + seeds, tuple(lowered.outputs), are_rows)

@@ -12,8 +12,8 @@ from ...runtime.cuda.triton.kernel_key import KernelRequest, kernel_key
 from ...triton_kernels.launch import Launch, planned
 from ..triton.source_files import PREFIX
 
-LEAST = 2
-"""So many kernels that the store lacks are worth the start of processes."""
+MIN_KERNELS = 2
+"""Start processes only if the cache lacks at least this many kernels."""
 
 
 @contextmanager
@@ -31,13 +31,13 @@ def compiled_in_parallel() -> Iterator[None]:
         yield
     finally:
         planned.launches = None
-    if len(launches) >= LEAST and driver().stores_kernels:
+    if len(launches) >= MIN_KERNELS and driver().stores_kernels:
         from .pool import compile_all, thread_count
 
         count = thread_count()
-        if count >= LEAST:
+        if count >= MIN_KERNELS:
             missing = missing_kernels(launches, driver().cuda_version)
-            if len(missing) >= LEAST:
+            if len(missing) >= MIN_KERNELS:
                 compile_all(missing, driver().cuda_version, count)
 
 

@@ -22,8 +22,8 @@ from ...runtime.cuda.driver import kernel_name
 from ...runtime.cuda.triton.kernel_key import KernelRequest
 from .worker import READY, compile_request, import_triton
 
-MOST = 8
-"""The most processes at once, unless ``TRITEN_COMPILE_THREADS`` sets another number."""
+MAX_PROCESSES = 8
+"""Maximum number of concurrent processes, unless ``TRITEN_COMPILE_THREADS`` sets another number."""
 WORKER = f"{__package__}.worker"
 START = 3.0
 """Seconds after which a process is ready; it imports Triton."""
@@ -34,7 +34,7 @@ def thread_count() -> int:
     number."""
     given = os.environ.get("TRITEN_COMPILE_THREADS", "")
     if not given:
-        return min(MOST, os.cpu_count() or 1)
+        return min(MAX_PROCESSES, os.cpu_count() or 1)
     if not given.isdecimal():
         raise ValueError(f"TRITEN_COMPILE_THREADS: expected a number of processes, got {given!r}")
     return int(given)

@@ -47,9 +47,9 @@ from ..attention_pattern import Attention, Dropout, Gradients, attentions, dtype
 from ..element_order import Elements, Relocation, ancestors, called, row_major, seen, seen_from
 from .constant_folding import literal_value
 
-LEAST_WORK = 1 << 14
+MIN_WORK = 1 << 14
 """Multiplications of scores from which it is done."""
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 """The most bytes of a mask that is computed at compile time, to see if it is the causal one."""
 
 
@@ -91,7 +91,7 @@ def _is_served(attention: Attention) -> bool:
     heads = math.prod(attention.lead)
     if 0 in (heads, queries, keys, width, width_v):
         return False
-    if heads * queries * keys * width < LEAST_WORK:
+    if heads * queries * keys * width < MIN_WORK:
         return False
     # Matmuls of a single query read keys and values without a copy.
     return max(width, width_v) <= LARGEST_HEAD if device.type == "cuda" else queries > 1
@@ -184,7 +184,7 @@ class _Replacement:
         scores = self.attention.scores
         if scores.mask is None:
             return Mask()
-        value = literal_value(scores.mask, MOST_BYTES)
+        value = literal_value(scores.mask, MAX_BYTES)
         has_empty = True
         if value is not None:
             hidden = value if scores.is_filled else ops.eq(value, -math.inf)

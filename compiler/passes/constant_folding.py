@@ -21,7 +21,7 @@ in the program (`tt.tensor(2.0)`) is read from the constant. These steps are nev
 - Random ops.
 - Results and values that share memory with them, which a call must make anew.
 - Values that a step writes to.
-- Values of more than `MOST_BYTES`, and uninitialized memory.
+- Values of more than `MAX_BYTES`, and uninitialized memory.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from ...runtime.grad_mode import set_grad_enabled, set_inference_mode
 from ...runtime.tensor_spec import TensorSpec
 from ..partition import roots_of
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """The most bytes of a constant: making a larger one is as fast as reading it, and the graph would hold it."""
-MOST_BYTES_HELD = 1 << 24
+MAX_BYTES_HELD = 1 << 24
 """The most bytes of all constants of a graph."""
 
 BLANK = frozenset({"empty", "empty_strided", "empty_like"})
@@ -72,7 +72,7 @@ def fold_constants(graph: Graph) -> bool:
     total = 0
     for node in ends:
         total += node.val.numel * node.val.itemsize
-        if total > MOST_BYTES_HELD:
+        if total > MAX_BYTES_HELD:
             break
         value = _computed(node, computed)
         if value is None:
@@ -134,7 +134,7 @@ def _read_numbers(graph: Graph, kept: Collection[Node]) -> bool:
     return changed
 
 
-def _may_fold(node: Node, most_bytes: int = MOST_BYTES) -> bool:
+def _may_fold(node: Node, most_bytes: int = MAX_BYTES) -> bool:
     """Return True if a step would be constant if its operands were."""
     if node.op != "call_function" or node.is_impure or not isinstance(node.target, OpOverload):
         return False

@@ -63,7 +63,7 @@ BEGIN_EXACTLY = frozenset({"sigmoid", "silu", "silu_backward"})
 CAT = "aten::cat"
 PADDINGS = frozenset({"aten::slice_backward", "aten::constant_pad_nd"})
 """Operators that put their operand into a larger tensor."""
-MOST_STEPS = 64
+MAX_STEPS = 64
 """Steps that views are moved before, for each view of a program."""
 
 
@@ -71,7 +71,7 @@ def take_views_first(graph: Graph) -> bool:
     """Move views before the steps whose results they view. Return True if any was moved."""
     results = set(graph.output_node.all_input_nodes)
     waiting = [n for n in graph.find_nodes(op="call_function") if _name(n) in VIEWS]
-    left = MOST_STEPS * len(waiting)
+    left = MAX_STEPS * len(waiting)
     gone: set[Node] = set()
     while waiting and left:
         view = waiting.pop()

@@ -25,7 +25,7 @@ from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction, 
 from ...triton_kernels.reduction.reduction_kernels import reduce
 from ...triton_kernels.reduction.sides import (
     INTERPRETED_TILE,
-    LANES,
+    WARP_SIZE,
     Tile,
     asking,
     sides_of,
@@ -60,13 +60,13 @@ def {name}_elements({pointers}, o, r, of_results, of_line, of_both, BLOCK_O: tl.
 @triton.jit
 def {name}({pointers}, {results}, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_P: tl.constexpr):
     o = tl.program_id(0).to({index_type}) * BLOCK_O + tl.arange(0, BLOCK_O)
-    wanted = o < {n_out}
-    mask = wanted[:, None]
+    row_mask = o < {num_rows}
+    mask = row_mask[:, None]
 {body}
 '''
-MOST_WORDS = 128
+MAX_WORDS = 128
 """The most registers of a lane for accumulators and a tile's values; more shrink the tile."""
-LEAST_TILE = 512
+MIN_TILE = 512
 """Elements of a tile that is made smaller, at least."""
 
 
@@ -78,7 +78,7 @@ class WrittenReductions(NamedTuple):
         text: The module's source.
         tile: The tile for which it was written.
         accumulators: The types of partial results.
-        n_out: The number of results of each reduction.
+        num_rows: The number of results of each reduction.
         is_wide: True if offsets take 64 bits.
     """
 
@@ -86,16 +86,16 @@ class WrittenReductions(NamedTuple):
     text: str
     tile: Tile
     accumulators: list[Any]
-    n_out: int
+    num_rows: int
     is_wide: bool
 
 
 def device_reduction_kernel(kernel: ReductionKernel) -> Callable[..., tuple[Any, ...]]:
     """Return a function from the buffers of a kernel's inputs to those of its outputs."""
     written = write_reduction_kernel(kernel)
-    tile, n_out, device = written.tile, written.n_out, kernel.device
+    tile, num_rows, device = written.tile, written.num_rows, kernel.device
     launch = plan_launch(kernel, written)
-    grid = (cdiv(n_out, tile.outputs), tile.splits, 1)
+    grid = (cdiv(num_rows, tile.outputs), tile.splits, 1)
     outputs = outputs_of(kernel)
     allocators = [allocator_of(node.val) for node in outputs]
     order = [outputs.index(node) for node in kernel.outputs]
@@ -109,7 +109,7 @@ def device_reduction_kernel(kernel: ReductionKernel) -> Callable[..., tuple[Any,
 
         return run
     allocate, counters, blocks = get_allocator("cuda").allocate, counters_of(driver(), device), grid[0]
-    sizes = [n_out * tile.splits * max(t.primitive_bitwidth // 8, 1) for t in written.accumulators]
+    sizes = [num_rows * tile.splits * max(t.primitive_bitwidth // 8, 1) for t in written.accumulators]
 
     def run_split(*inputs: Any) -> tuple[Any, ...]:
         outs = [new() for new in allocators]
@@ -181,10 +181,10 @@ def write_reduction_kernel(kernel: ReductionKernel) -> WrittenReductions:
         results=", ".join(results),
         elements="\n".join(f"    {line}" for line in elements),
         body="\n".join(f"    {line}" for line in body),
-        n_out=writer.n_out,
+        num_rows=writer.num_rows,
         index_type="tl.int64" if writer.is_wide else "tl.int32",
     )
-    return WrittenReductions(kernel.name, text, tile, writer.accumulators, writer.n_out, writer.is_wide)
+    return WrittenReductions(kernel.name, text, tile, writer.accumulators, writer.num_rows, writer.is_wide)
 
 
 class _Writer:
@@ -214,13 +214,13 @@ class _Writer:
         names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(self.whole))]
         self.pointers = names
         self.pointer = dict(zip(every, names, strict=True))
-        self.n, self.n_out = space.n, math.prod(space.kept)
+        self.n, self.num_rows = space.n, math.prod(space.kept)
         self.imports: dict[Any, str] = {}
         self.functions = self._functions()
         self.tile = self._tile()
         extent = self.over_results.extent() + self.over_line.extent()
-        room = 2 * INTERPRETED_TILE + self.tile.chunk + self.tile.splits * self.n_out
-        self.is_wide = max(extent, self.n * self.n_out) + room > INT32_MAX
+        room = 2 * INTERPRETED_TILE + self.tile.chunk + self.tile.splits * self.num_rows
+        self.is_wide = max(extent, self.n * self.num_rows) + room > INT32_MAX
 
     def _functions(self) -> dict[Node, ElementFunction]:
         """Return the scalar functions of the pointwise steps. Raise RuntimeError for a step without one."""
@@ -240,7 +240,7 @@ class _Writer:
         spec, out = call.source.val, call.node.val
         sides = sides_of(spec, out, self.kernel.space.dims, False)
         tile = tile_for(
-            sides.n_out,
+            sides.num_rows,
             sides.n,
             sides.reduced_is_inner,
             True,
@@ -258,11 +258,11 @@ class _Writer:
             words *= 2
         outputs, reduced = tile.outputs, tile.reduced
         while (
-            cdiv(outputs * reduced, LANES * tile.warps) * words > MOST_WORDS
-            and outputs * reduced > LEAST_TILE
+            cdiv(outputs * reduced, WARP_SIZE * tile.warps) * words > MAX_WORDS
+            and outputs * reduced > MIN_TILE
         ):
             if outputs > 1 and (not sides.reduced_is_inner or outputs >= reduced):
-                if outputs <= LANES and reduced > 1:
+                if outputs <= WARP_SIZE and reduced > 1:
                     reduced //= 2
                 else:
                     outputs //= 2
@@ -379,11 +379,11 @@ class _Writer:
             return lines
         for i, row in enumerate(self.rows):
             total = f"convert({self.function(row.across)}(total{i}), parts{i}.dtype.element_ty)"
-            lines.append(f"tl.store(parts{i} + o + part * {self.n_out}, {total}, mask=wanted)")
+            lines.append(f"tl.store(parts{i} + o + part * {self.num_rows}, {total}, mask=row_mask)")
         lines.append(f"if is_last(counters + tl.program_id(0), {tile.splits}):")
         for i, (row, type_) in enumerate(zip(self.rows, self.accumulators, strict=True)):
             number, text = number_text(row.start(type_)), type_text(type_)
-            at = f"parts{i} + o[:, None] + p * {self.n_out}"
+            at = f"parts{i} + o[:, None] + p * {self.num_rows}"
             combined = [
                 f"together{i} = tl.full((BLOCK_O, BLOCK_P), {number}, {text})",
                 f"for base in range(0, {tile.splits}, BLOCK_P):",
@@ -402,4 +402,4 @@ class _Writer:
         row = self.rows[i]
         count = f"tl.full([], {self.n}, tl.int64)"
         result = f"{self.function(row.finish)}({self.function(row.across)}({name}), {count})"
-        return [f"tl.store(c{i} + o, convert({result}, c{i}.dtype.element_ty), mask=wanted)"]
+        return [f"tl.store(c{i} + o, convert({result}, c{i}.dtype.element_ty), mask=row_mask)"]

@@ -8,7 +8,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def table_row(table, index, r, flag, rows, width, is_row, is_element, WRAPS: tl.constexpr):
-    """The elements `r` of rows of a table, whose `rows` rows are `width` elements each."""
+    """Load the elements at `r` from the rows of a table with `rows` rows of `width` elements."""
     index = index.to(tl.int64)
     if WRAPS:
         index = tl.where(index < 0, index + rows, index)
@@ -20,7 +20,7 @@ def table_row(table, index, r, flag, rows, width, is_row, is_element, WRAPS: tl.
 
 @triton.jit
 def picked(source, number, size, step, flag, mask):
-    """The elements at `number` steps behind those of `source`."""
+    """Load the elements `number` steps after those of `source`."""
     number = number.to(tl.int64)
     is_wrong = (number < 0) | (number >= size)
     inside = is_wrong == 0

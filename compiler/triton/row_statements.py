@@ -148,7 +148,7 @@ def rounded(text: str, spec: TensorSpec) -> str:
 
 
 def words_of(spec: TensorSpec) -> int:
-    """Registers of an element."""
+    """Return the number of registers that an element takes."""
     return max(spec.itemsize // 4, 1)
 
 

@@ -17,7 +17,7 @@ from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
 from ...triton_kernels.indexing.index_bounds import Bound
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
 from ...triton_kernels.random.random import start_of_draws
-from ...triton_kernels.reduction.sides import INTERPRETED_REDUCED, INTERPRETED_TILE, LANES
+from ...triton_kernels.reduction.sides import INTERPRETED_REDUCED, INTERPRETED_TILE, WARP_SIZE
 from ..row_space import View
 from ..schedule import RowsKernel
 from .draws import start_lines
@@ -220,8 +220,8 @@ def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile,
     outputs = min(next_power_of_2(rows), max(1, SPREAD // whole))
     words = most_alive(program, layout) * (2 if program.is_heavy else 1)
     for warps in (4, 8, 16, 32):
-        each = cdiv(outputs * whole, LANES * warps)
-        room = REGISTERS // (LANES * max(warps, RESIDENT))
+        each = cdiv(outputs * whole, WARP_SIZE * warps)
+        room = REGISTERS // (WARP_SIZE * max(warps, RESIDENT))
         if each <= LANE and each * words <= room:
             return Tile(outputs, whole, warps), True
     return Tile(1, min(whole, LOOP), LOOP_WARPS), whole <= LOOP

@@ -32,7 +32,7 @@ from ..schedule import FusedKernel, OperatorCall, Schedule
 
 WIDENINGS = ((1, 4), (1, 8), (2, 8), (2, 4), (0.5, 4), (0.5, 2))
 """Candidates of a fused kernel: factors of its block, and numbers of warps. The default comes first."""
-LEAST_BLOCK = 16
+MIN_BLOCK = 16
 
 timer_for: Callable[[Device], Timer] = EventTimer
 """Timer factory for a device."""
@@ -78,7 +78,7 @@ def configuration_of(
     if known is not None:
         return known
     kept = records()
-    every = [Configuration((max(int(block * wider), LEAST_BLOCK),), warps) for wider, warps in WIDENINGS]
+    every = [Configuration((max(int(block * wider), MIN_BLOCK),), warps) for wider, warps in WIDENINGS]
     every = list(dict.fromkeys(every))
     for entry in () if kept is None else kept.read(device_name(properties), name):
         found = Configuration(entry.tile, entry.warps)

@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 SCORES = 1 << 17
 """Scores of a block: with the block's other arrays they stay in the L2 cache."""
-LEAST_QUERIES = 16
+MIN_QUERIES = 16
 """A block has at least so many queries, of long keys too: products of fewer rows are bound by reading the keys."""
 CAUSAL_QUERIES = 64
 """Queries of a block, at most, where each sees only the keys up to its own place: those beyond are left out."""
@@ -39,7 +39,7 @@ GRAIN = 1 << 16
 UNSHIFTED = 32.0
 """Scores no larger than that need no maximum subtracted: exp of them, times any usual value, is far from float32's
 end."""
-LEAST_SUM = math.exp(-UNSHIFTED)
+MIN_SUM = math.exp(-UNSHIFTED)
 """Unless a row's sum of their exp is smaller than that."""
 
 
@@ -79,9 +79,9 @@ class Attention:
         keys.
         """
         row = self.group * self.length_k
-        step = min(self.length_q, max(SCORES // row, LEAST_QUERIES))
+        step = min(self.length_q, max(SCORES // row, MIN_QUERIES))
         if self.is_causal:
-            step = min(step, max(CAUSAL_QUERIES, LEAST_QUERIES))
+            step = min(step, max(CAUSAL_QUERIES, MIN_QUERIES))
         self.queries_of_block = step
         together = min(SCORES // (row * step), KEYS // max(self.length_k * (self.width + self.width_v), 1))
         batches, heads = max(together // self.heads_k, 1), min(max(together, 1), self.heads_k)
@@ -225,7 +225,7 @@ def attention(call: StructuredCall) -> PlannedKernel:
                 if are_small:
                     np.exp(weights, weights)
                     total = sums(weights)
-                    are_small = bool(total.min() >= LEAST_SUM)
+                    are_small = bool(total.min() >= MIN_SUM)
                     if not are_small:
                         weights, _ = how.scores(q, k, given, block, room)
                 if not are_small:

@@ -16,14 +16,14 @@ from ...runtime.cpu.llvm_source import declarations, element_lines
 from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.cpu.vector_tile import Shape
 from ..function_check import function_loop
-from .compiled import BACKWARD, FORWARD, LANES
+from .compiled import BACKWARD, FORWARD, MAX_VECTOR_ELEMENTS
 from .matmul_source import product_text
 
 PIECE = 2048
 """Weights that are added in float32, in lanes; these sums are added in float64."""
 TURNED = 64
 """The number of keys transposed at once: their rows stay in the first-level cache."""
-LEAST = "0xFFF0000000000000"
+NEGATIVE_INFINITY = "0xFFF0000000000000"
 """Minus infinity."""
 
 
@@ -76,7 +76,7 @@ class _Attention(FloatCode):
         if self.mask != "none":
             self.do(f"call void @masked(ptr {row}, ptr {mask}, i64 {self.n['mask_key']}, i64 {count})")
         with self.loop(count, padded) as i:
-            self.store(LEAST, row, i)
+            self.store(NEGATIVE_INFINITY, row, i)
 
 
 def forward_text(shape: Shape, mask: str) -> str:
@@ -278,7 +278,7 @@ def _masked(mask: str) -> str:
         score = code.value("%row", i)
         if mask == "bool":
             is_seen = code.new(f"icmp ne i8 {code.value('%mask', place, 'i8')}, 0")
-            made = code.new(f"select i1 {is_seen}, float {score}, float {LEAST}")
+            made = code.new(f"select i1 {is_seen}, float {score}, float {NEGATIVE_INFINITY}")
         else:
             made = code.new(f"fadd float {score}, {code.value('%mask', place)}")
         code.store(made, "%row", i)
@@ -295,7 +295,7 @@ def _softmax(shape: Shape) -> str:
     The maximum of a row without visible keys is 0.
     """
     code, v = FloatCode("float32"), shape.vector
-    most = code.variable(v, f"<{', '.join([f'float {LEAST}'] * shape.lanes)}>")
+    most = code.variable(v, f"<{', '.join([f'float {NEGATIVE_INFINITY}'] * shape.lanes)}>")
     with code.loop("0", "%count", shape.lanes) as i:
         met = code.new(f"load {v}, ptr {code.at('float', '%row', i)}, align 4")
         old = code.new(f"load {v}, ptr {most}")
@@ -305,7 +305,7 @@ def _softmax(shape: Shape) -> str:
         )
     found = code.new(f"load {v}, ptr {most}")
     largest = code.new(f"call float @llvm.vector.reduce.fmax.v{shape.lanes}f32({v} {found})")
-    is_empty = code.new(f"fcmp oeq float {largest}, {LEAST}")
+    is_empty = code.new(f"fcmp oeq float {largest}, {NEGATIVE_INFINITY}")
     largest = code.new(f"select i1 {is_empty}, float 0.0, float {largest}")
     total = _exponentials(code, largest, "%count")
     code.store(total, "%total", "0")
@@ -402,5 +402,5 @@ def attention_loop(kind: str, mask: str) -> Callable[..., None] | None:
     if not found.fuses:
         return None
     shape = Shape("float32", found.vector_bits, found.vector_registers)
-    assert LANES % shape.lanes == 0, "rows are padded to whole vectors"
+    assert MAX_VECTOR_ELEMENTS % shape.lanes == 0, "rows are padded to whole vectors"
     return loop_function(TEXTS[kind](shape, mask))

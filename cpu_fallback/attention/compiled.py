@@ -18,18 +18,18 @@ from ..widen import compute_np
 
 Array = np.ndarray[Any, Any]
 
-LEAST_WORK = 1 << 14
+MIN_WORK = 1 << 14
 """Multiplications of scores from which a call is worth a loop: NumPy has some 30 us for them."""
 SHARED_WORK, WAKING_WORK = 1 << 17, 1 << 20
 """Those from which threads share a call, and from which those that sleep are woken for it."""
 SCORES = 1 << 15
 """Maximum number of scores of a block: they stay in the L2 cache beside the transposed keys."""
-QUERIES, LEAST_QUERIES = 96, 24
+QUERIES, MIN_QUERIES = 96, 24
 """Queries of a block, at most, and at least or where each sees only the keys up to its own place: whole tiles."""
 PARTS = 16
 """Parts of a forward pass, at least, where there are queries enough: each turns its keys itself."""
-LANES = 8
-"""Elements that vectors have at most."""
+MAX_VECTOR_ELEMENTS = 8
+"""Maximum number of elements of a vector register."""
 
 FORWARD = (
     *("q", "k", "v", "mask", "out", "lse", "first", "count", "keys", "q_row", "k_row", "v_row", "mask_row"),
@@ -59,9 +59,9 @@ class Compiled:
         self.heads_k, self.length_k, self.width_v = key.sizes[1], key.sizes[2], value.sizes[3]
         self.group = self.heads // self.heads_k
         self.is_causal: bool = call.extra["is_causal"]
-        self.pitch = -(-self.length_k // LANES) * LANES
-        rows = max(SCORES // self.pitch, LEAST_QUERIES)
-        self.block = min(LEAST_QUERIES if self.is_causal else QUERIES, rows, self.length_q)
+        self.pitch = -(-self.length_k // MAX_VECTOR_ELEMENTS) * MAX_VECTOR_ELEMENTS
+        rows = max(SCORES // self.pitch, MIN_QUERIES)
+        self.block = min(MIN_QUERIES if self.is_causal else QUERIES, rows, self.length_q)
         scores = self.batch * self.heads * self.length_q * self.length_k
         self.sharing = Sharing.of(scores * self.width, SHARED_WORK, WAKING_WORK)
         self.loops: dict[Any, Callable[..., None]] = {}
@@ -81,7 +81,7 @@ class Compiled:
     def operand(self, array: Array) -> Array:
         """Return the array as loops take it: float32, with contiguous rows padded to whole vectors."""
         width = array.shape[-1]
-        if width % LANES:
+        if width % MAX_VECTOR_ELEMENTS:
             padded = np.zeros((*array.shape[:-1], self.padded(width)), np.float32)
             padded[..., :width] = array
             return padded
@@ -92,12 +92,12 @@ class Compiled:
     @staticmethod
     def padded(width: int) -> int:
         """Round a number of elements up to whole vectors."""
-        return -(-width // LANES) * LANES
+        return -(-width // MAX_VECTOR_ELEMENTS) * MAX_VECTOR_ELEMENTS
 
     def target(self, array: Array) -> Array:
         """Return the array that a loop writes: the output itself, or a float32 buffer that is copied to it."""
         width = array.shape[-1]
-        if width % LANES or array.dtype != np.float32:
+        if width % MAX_VECTOR_ELEMENTS or array.dtype != np.float32:
             return np.empty((*array.shape[:-1], self.padded(width)), np.float32)
         return array
 
@@ -124,7 +124,7 @@ def is_served(call: StructuredCall) -> bool:
     if compute_np(query.dtype) != np.float32 or 0 in (*query.sizes, *key.sizes, *value.sizes):
         return False
     work = query.numel * key.sizes[2]
-    return query.sizes[2] > 1 and work >= LEAST_WORK and _loop_now("forward", "none") is not None
+    return query.sizes[2] > 1 and work >= MIN_WORK and _loop_now("forward", "none") is not None
 
 
 def strides_of(array: Array | None) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ def strides_of(array: Array | None) -> tuple[int, ...]:
 def forward(call: StructuredCall) -> Callable[..., None]:
     """Return ``into(out, logsumexp, query, key, value, mask, scale)``."""
     how = Compiled(call)
-    splits = max(1, min(how.length_q // (2 * LEAST_QUERIES), -(-PARTS // (how.batch * how.heads))))
+    splits = max(1, min(how.length_q // (2 * MIN_QUERIES), -(-PARTS // (how.batch * how.heads))))
     each = -(-how.length_q // splits)
     each = -(-each // how.block) * how.block
 

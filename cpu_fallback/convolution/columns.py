@@ -27,11 +27,11 @@ COLUMN_BYTES = 1 << 20
 """Columns that are made at a time: they stay in the second-level cache until the product has read them."""
 GROUPED_BYTES = 2 << 20
 """The same of several groups, whose products take so little time that threads would wait for each other's Python."""
-LEAST_POSITIONS = 512
+MIN_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
-LEAST_PRODUCTS = 1 << 24
-"""Multiplications of a matmul whose columns stay below `MOST_BYTES`: 300 us without the GIL."""
-MOST_BYTES = 4 << 20
+MIN_PRODUCTS = 1 << 24
+"""Multiplications of a matmul whose columns stay below `MAX_BYTES`: 300 us without the GIL."""
+MAX_BYTES = 4 << 20
 SUMMED_POSITIONS, SUMMED_BYTES = 2048, 16 << 20
 """Positions of a matmul that is one term of the weight's gradient, and the limit of its columns' bytes. Adding a
 large weight's matmul to a sum costs as much as some hundred positions.
@@ -268,12 +268,12 @@ class Convolution:
     def most_positions(self) -> int:
         """Return the number of positions in a block."""
         each = self.depth * self.dtype.itemsize
-        many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
+        many = MIN_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
         size = COLUMN_BYTES if self.groups == 1 else GROUPED_BYTES
         if self.is_summed and self.depth * self.outputs >= LARGE_WEIGHT:
             many = max(many, min(SUMMED_POSITIONS, SUMMED_BYTES // each))
-            return max(LEAST_POSITIONS, size // each, many)
-        return max(LEAST_POSITIONS, size // each, min(many, MOST_BYTES // each))
+            return max(MIN_POSITIONS, size // each, many)
+        return max(MIN_POSITIONS, size // each, min(many, MAX_BYTES // each))
 
     def over(self, batches: int, some: Callable[[int, int, Array | None], None]) -> None:
         """``some(first, last, room)`` over batches on several threads, each with room for the columns of any part.

@@ -14,13 +14,13 @@ from ..plain_numpy import np
 from ..windows import Padding, windows
 from .columns import Convolution
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Channels times taps; those of more are laid out in runs, and the gradient with them."""
-MOST_POSITIONS = 1 << 12
+MAX_POSITIONS = 1 << 12
 """Positions that a matmul accumulates in its own dtype; the matmuls are added in float64."""
 COLUMN_BYTES = 1 << 20
 """Windows that a thread lays out at a time."""
-LEAST_PART = 1 << 22
+MIN_PART = 1 << 22
 """Multiplications of a thread's part."""
 
 Array = np.ndarray[Any, Any]
@@ -31,8 +31,8 @@ def applies(conv: Convolution) -> bool:
     return (
         conv.groups == 1
         and conv.multiply is np.matmul
-        and conv.depth <= min(MOST_DEPTH, 2 * conv.outputs)
-        and conv.run // conv.window.out[0] <= MOST_POSITIONS
+        and conv.depth <= min(MAX_DEPTH, 2 * conv.outputs)
+        and conv.run // conv.window.out[0] <= MAX_POSITIONS
     )
 
 
@@ -42,14 +42,14 @@ def weight_gradient(conv: Convolution) -> Callable[..., None]:
     pad = Padding(window, dtype)
     wide = np.dtype(np.float64) if dtype == np.float32 else dtype
     line = conv.dense // window.out[0]
-    height = -(-window.out[0] // -(-conv.dense // MOST_POSITIONS))
+    height = -(-window.out[0] // -(-conv.dense // MAX_POSITIONS))
     blocks = [(y, min(y + height, window.out[0])) for y in range(0, window.out[0], height)]
     images = max(1, min(n, COLUMN_BYTES // (depth * height * line * dtype.itemsize)))
     # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
     is_turned = depth >= outputs
     sizes = (depth, outputs) if is_turned else (outputs, depth)
     starts = range(0, n, images)
-    grain = max(1, LEAST_PART // (images * conv.dense * depth * outputs))
+    grain = max(1, MIN_PART // (images * conv.dense * depth * outputs))
 
     def into(out: Array, grad: Array, input: Array) -> None:
         products = np.empty((len(blocks), n, *sizes), dtype)

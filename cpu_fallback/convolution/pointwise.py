@@ -16,7 +16,7 @@ FEW_IMAGES = 16
 """Number of matmuls that are added in their own dtype: the BLAS adds more terms so within each."""
 PRODUCT_BYTES = 16 << 20
 """Limit of the bytes of all images' matmuls before they are added."""
-LEAST_PART = 1 << 22
+MIN_PART = 1 << 22
 """Multiplications of a thread's part."""
 
 Array = np.ndarray[Any, Any]
@@ -76,7 +76,7 @@ def weight_gradient(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -
 
         work = positions * out.size
         # The BLAS has its own threads for larger products, which start sooner than ours.
-        parallel_for(0, n, n if work > MATRIX_WORK else max(1, LEAST_PART // work), some)
+        parallel_for(0, n, n if work > MATRIX_WORK else max(1, MIN_PART // work), some)
         if n <= FEW_IMAGES or dtype != np.float32:
             np.add.reduce(products, axis=0, out=out.reshape(sizes))
         else:

@@ -21,19 +21,19 @@ from ..windows import Window
 
 SMALL_PRODUCT = 1_000_000
 """Multiplications up to which OpenBLAS 0.3 packs nothing (its small matrix kernels): up to 1.4 times as fast."""
-LEAST_LINE, LINE = 48, 256
-"""Positions of a product: fewer than `LEAST_LINE` would cost more than packing does, and then they are `LINE`."""
+MIN_LINE, LINE = 48, 256
+"""Positions of a product: fewer than `MIN_LINE` would cost more than packing does, and then they are `LINE`."""
 PART_BYTES = 3 << 20
 """A stack and its products that are made at a time: little enough for `workspace` to keep."""
-LEAST_PART = 1 << 24
+MIN_PART = 1 << 24
 """Multiplications of a thread's part: some 350 us, of which waking up and waiting for the GIL take a quarter."""
-MOST_SHARES = 8
+MAX_SHARES = 8
 """Parts that there are for threads alone."""
-LEAST_WIDTH = 128
+MIN_WIDTH = 128
 """Positions that the images of a part have side by side, at least, if there are as many."""
 SHORT = 64
 """Positions side by side in all below which products of rows cost more than those of whole planes."""
-WIDE, MOST_OF_WEIGHT = 128, 1 << 17
+WIDE, MAX_WEIGHT_ELEMENTS = 128, 1 << 17
 """Columns from which the weight's gradient is better summed over planes, since transposing costs more than packing;
 and elements of a weight from which a matmul of its size for each row is too large.
 """
@@ -56,7 +56,7 @@ class Part(NamedTuple):
     """Number of rows of the result."""
 
     def of(self, array: Array) -> Array:
-        """This part of a result (images, channels, rows, width)."""
+        """Return the view of a result (images, channels, rows, width) that this part covers."""
         array = array if self.images is None else array[self.images]
         return array if self.rows is None else array[:, :, self.rows]
 
@@ -100,8 +100,8 @@ class RowStack:
         line = size * (self.entry + self.across) * self.width  # of an image's row
         most = max(1, PART_BYTES // (line * (made + self.border)))
         work = images * made * self.width * self.depth * self.across
-        wanted = min(MOST_SHARES, max(1, work // LEAST_PART))
-        most = max(min(most, -(-images // wanted)), -(-LEAST_WIDTH // self.width))
+        wanted = min(MAX_SHARES, max(1, work // MIN_PART))
+        most = max(min(most, -(-images // wanted)), -(-MIN_WIDTH // self.width))
         count = 1 << (-(-images // most) - 1).bit_length()
         step = -(-images // count)
         row = line * step + size * self.products(step * self.width)
@@ -193,7 +193,7 @@ class RowStack:
         each).
         """
         most = SMALL_PRODUCT // (self.across * self.depth)
-        most = most if most >= LEAST_LINE else LINE
+        most = most if most >= MIN_LINE else LINE
         if line <= most:
             return [(0, 1, line)]
         length = -(-line // -(-line // most))
@@ -254,7 +254,7 @@ def turned(window: Window) -> Window:
 
 def sums_by_rows(channels: int, outputs: int, window: Window) -> bool:
     """Return True if the weight's gradient is also computed as a sum of matmuls of rows."""
-    return window.spatial[1] < WIDE and outputs * channels * math.prod(window.kernel) <= MOST_OF_WEIGHT
+    return window.spatial[1] < WIDE and outputs * channels * math.prod(window.kernel) <= MAX_WEIGHT_ELEMENTS
 
 
 def shifts_of(window: Window) -> tuple[int, ...]:

@@ -23,12 +23,12 @@ from ..plain_numpy import np
 from ..windows import Window
 from .columns import Convolution
 
-MOST_ELEMENTS = 1 << 10
+MAX_ELEMENTS = 1 << 10
 """Elements of a channel's matrix up to which one matmul takes less time than its taps one by one."""
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """Bytes of all channels' matrices, which each call makes again."""
 
-LEAST_PART = 1 << 22
+MIN_PART = 1 << 22
 """Multiplications of a thread's channels."""
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 def is_small(channels: int, window: Window, dtype: np.dtype[Any]) -> bool:
     """Return True if the matrices of this many channels are small."""
     elements = math.prod(window.spatial) * math.prod(window.out)
-    return 0 < elements <= MOST_ELEMENTS and channels * elements * dtype.itemsize <= MOST_BYTES
+    return 0 < elements <= MAX_ELEMENTS and channels * elements * dtype.itemsize <= MAX_BYTES
 
 
 def tap_table(window: Window) -> Array:
@@ -84,7 +84,7 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
     def some(first: int, last: int) -> None:
         np.matmul(left[first:last], right[first:last], out=out[first:last])
 
-    parallel_for(0, len(out), max(1, LEAST_PART // work), some)
+    parallel_for(0, len(out), max(1, MIN_PART // work), some)
 
 
 def forward(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:

@@ -23,7 +23,7 @@ from .columns import Convolution
 
 Array = np.ndarray[Any, Any]
 
-LEAST_WORK = 1 << 18
+MIN_WORK = 1 << 18
 """Multiplications from which a convolution is worth a loop: NumPy has some 60 us for them."""
 SHARED_WORK = 1 << 19
 """Those from which threads share it."""
@@ -35,15 +35,15 @@ POSITIONS = 256
 """Positions of a block that are enough for tiles."""
 SUMMED_POSITIONS = 1 << 10
 """Those of a block of a weight's gradient: its tiles are summed across lanes once for each."""
-MOST_POSITIONS, MOST_SUMMED = 1 << 14, 1 << 12
+MAX_POSITIONS, MAX_SUMMED = 1 << 14, 1 << 12
 """Those of a band of a large image, and of one of a weight's gradient."""
-LEAST_LINES = 4
+MIN_LINES = 4
 """Lines of a band of a large image, at least; the rows that two bands share are laid out for both."""
 TASKS, TASKS_OF_SUMS = 2, 1
 """Tasks of a thread, at least; those of a weight's gradient each lay out planes themselves."""
 BLOCKS = 16
 """Blocks of images whose sums of a weight's gradient are added in its own dtype."""
-LANES, SLACK = 16, 256
+MAX_VECTOR_ELEMENTS, SLACK = 16, 256
 """Elements that vectors have at most, and behind planes that they may reach."""
 
 PACK = (
@@ -135,7 +135,7 @@ def applies(conv: Convolution, spec: TensorSpec) -> bool:
         and conv.rank in (1, 2)
         and not window.is_pointwise
         and len(set(window.stride)) == 1
-        and work_of(conv) >= LEAST_WORK
+        and work_of(conv) >= MIN_WORK
         and all(
             p <= (k - 1) * d for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
         )
@@ -237,11 +237,11 @@ class Geometry(NamedTuple):
         line = self.channels * len(self.phases) * self.columns.count * itemsize
         if self.channels * self.kept(1) * itemsize <= 2 * PLANE_BYTES and self.positions(1) <= 2 * positions:
             return [self]
-        count = max(LEAST_LINES, min(PLANE_BYTES // line - beyond, positions // self.columns.count))
+        count = max(MIN_LINES, min(PLANE_BYTES // line - beyond, positions // self.columns.count))
         return [self._band(first, min(first + count, whole), beyond) for first in range(0, whole, count)]
 
     def _band(self, first: int, last: int, beyond: int) -> Geometry:
-        """Some of the lines, which meet as many rows, and some beyond them."""
+        """Return the geometry of a range of lines, the rows that they meet, and `beyond` more."""
         rows = self.rows._replace(
             before=self.rows.before - first * self.rows.step, count=last - first + beyond
         )
@@ -361,7 +361,7 @@ class TiledConvolution:
         assert loop is not None
         sharing = sharing_of(conv, threads)
         blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
-        bands = self.geometry.bands(conv.dtype.itemsize, MOST_POSITIONS)
+        bands = self.geometry.bands(conv.dtype.itemsize, MAX_POSITIONS)
         cuts = self._cuts(-(-TASKS * threads // (len(blocks) * len(bands))) if sharing else 1)
         places: list[int] = []
         made = []
@@ -465,7 +465,7 @@ class TiledSums:
             if each * self.geometry.kept(2 * images) * size > 2 * PLANE_BYTES:
                 break
             images *= 2
-        bands = self.geometry.bands(size, MOST_SUMMED)
+        bands = self.geometry.bands(size, MAX_SUMMED)
         self.blocks = [(band, n, min(images, conv.n - n)) for n in range(0, conv.n, images) for band in bands]
 
     def __call__(self, out: Array, grad: Array, source: Array) -> None:
@@ -543,7 +543,7 @@ class TiledSums:
         taps = math.prod(conv.window.kernel)
         of_out = geometry.channels * geometry.outputs * taps
         line = images * geometry.columns.count
-        row = -(-lines * line // LANES) * LANES
+        row = -(-lines * line // MAX_VECTOR_ELEMENTS) * MAX_VECTOR_ELEMENTS
         source_room = outputs[1] * row + SLACK
         packs = len(SUMS)
         tables = packs + 2 * len(PACK)
@@ -563,7 +563,7 @@ class TiledSums:
             *((first * conv.groups + groups[0]) * of_grad + outputs[0] * oh * ow, of_grad),
             groups[0] * of_out + outputs[0] * geometry.of_output + channels[0] * geometry.of_channel,
             *(of_out, channels[1], outputs[1], taps),
-            -(-geometry.positions(images) // LANES) * LANES,
+            -(-geometry.positions(images) // MAX_VECTOR_ELEMENTS) * MAX_VECTOR_ELEMENTS,
             *(row, packs, packs + len(PACK), source_room, geometry.of_channel, geometry.of_output, *last),
         ]
         room = source_room + channels[1] * geometry.kept(images) + 2 * SLACK

@@ -18,19 +18,19 @@ from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from ..windows import Window
-from .rows import LEAST_LINE, LINE, SMALL_PRODUCT, beyond, copy_rows, shifts_of
+from .rows import LINE, MIN_LINE, SMALL_PRODUCT, beyond, copy_rows, shifts_of
 
-LEAST_POSITIONS, LEAST_CHANNELS, LEAST_WORK = 1 << 10, 32, 1 << 23
+MIN_POSITIONS, MIN_CHANNELS, MIN_WORK = 1 << 10, 32, 1 << 23
 """Minimum positions, which pay for the sums of the kernel's rows; channels or outputs, which pay for those of the
 image's; and products of all three, which pay for NumPy's calls.
 """
-MOST_OF_WEIGHT = 1 << 18
-"""Elements of a weight whose gradient is summed up in parts of some hundred positions."""
-LEAST_PART, MOST_SHARES = 1 << 24, 8
+MAX_WEIGHT_ELEMENTS = 1 << 18
+"""Maximum size of a weight whose gradient is summed in parts of some hundred positions."""
+MIN_PART, MAX_SHARES = 1 << 24, 8
 """Multiplications of a thread's part, and how many parts there are for threads alone."""
 PART_BYTES = 5 << 19
 """Bytes that are packed at a time: few enough for `workspace` to keep."""
-LEAST_WIDTH = 128
+MIN_WIDTH = 128
 """Positions that the images of a part have side by side, at least, if there are as many."""
 
 Array = np.ndarray[Any, Any]
@@ -41,9 +41,9 @@ def is_worthwhile(images: int, channels: int, outputs: int, window: Window, dtyp
     positions = images * window.out[0] * window.out[1]
     return (
         window.kernel[0] == 3
-        and positions >= LEAST_POSITIONS
-        and min(channels, outputs) >= LEAST_CHANNELS
-        and positions * channels * outputs >= LEAST_WORK
+        and positions >= MIN_POSITIONS
+        and min(channels, outputs) >= MIN_CHANNELS
+        and positions * channels * outputs >= MIN_WORK
     )
 
 
@@ -52,7 +52,7 @@ def sums_are_worthwhile(
 ) -> bool:
     """Return True if Winograd also pays for the weight's gradient, which must be small beside the positions."""
     weight = 3 * window.kernel[1] * channels * outputs
-    return weight <= MOST_OF_WEIGHT and is_worthwhile(images, channels, outputs, window, dtype)
+    return weight <= MAX_WEIGHT_ELEMENTS and is_worthwhile(images, channels, outputs, window, dtype)
 
 
 class Part(NamedTuple):
@@ -76,11 +76,11 @@ class Pairs:
         self.shifts = shifts_of(window)
         self.depth = len(self.shifts) * channels
         made = window.out[0]
-        step = min(images, max(1, -(-LEAST_WIDTH // self.width)))
+        step = min(images, max(1, -(-MIN_WIDTH // self.width)))
         step = -(-images // -(-images // step))
         each = dtype.itemsize * step * self.width * (2 * channels + 4 * (self.depth + outputs))
         of_images, work = -(-images // step), images * made * self.width * self.depth * outputs
-        shares = -(-min(MOST_SHARES, work // LEAST_PART) // of_images)
+        shares = -(-min(MAX_SHARES, work // MIN_PART) // of_images)
         pairs = -(-made // 2)
         pairs = -(-pairs // max(1, shares, -(-pairs * each // PART_BYTES)))
         height = 2 * pairs
@@ -141,7 +141,7 @@ class Pairs:
         return made
 
     def _fill(self, sums: Array, rows: list[Array]) -> None:
-        """Sums (some, 4, taps, elements) from the four rows of each pair; a tap's are shifted, zero in the border."""
+        """Fill the sums (some, 4, taps, elements) from each pair's four rows, shifted by tap, zero in the border."""
         taps, (a, b, c, d) = len(self.shifts), rows
         middle = sums[:, :, taps // 2]
         targets = [middle[:, i].reshape(a.shape) for i in range(4)]
@@ -164,7 +164,7 @@ class Pairs:
         offset = self.sizes(part)[0] + self.sizes(part)[1]
         products = self.array(room, offset, (part.pairs, 4, self.outputs, line))
         most = SMALL_PRODUCT // (self.outputs * self.depth)
-        most = most if most >= LEAST_LINE else LINE
+        most = most if most >= MIN_LINE else LINE
         length = -(-line // -(-line // most))
         for start in range(0, line, length):
             piece = slice(start, start + length)

@@ -78,7 +78,7 @@ def hardsigmoid_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def kept_where(keeps: Array, out: Array, a: Array) -> None:
-    """`a` bit by bit where the mask holds, else 0: a product with 0 or 1 has no branches."""
+    """Copy `a` bit by bit where the mask holds and write 0 elsewhere, without branches."""
     bits = _BITS[a.dtype]
     np.multiply(a.view(bits), keeps, out.view(bits))
 
@@ -116,7 +116,7 @@ def softshrink(lambd: Array) -> Chain:
 
 
 def leaky_relu(slope: Array) -> Chain:
-    """a where positive, else a * slope."""
+    """Return the function a if a > 0 else a * slope."""
     if 0 < slope <= 1:
 
         def larger(out: Array, kept: Array, a: Array) -> None:

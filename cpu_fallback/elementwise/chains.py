@@ -28,8 +28,8 @@ SHARED_FROM = 1 << 21
 """Elements from which several threads take part: they wait for each other at every short call."""
 SHARED_BLOCK = 1 << 18
 """Elements of a block then."""
-MOST = 64
-"""Chains that are kept for numbers seen lately."""
+CACHE_SIZE = 64
+"""Number of cached chains for recently used numbers."""
 REAL = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -55,7 +55,7 @@ def chained(call: StructuredCall, make: Maker, np_dtype: np.dtype[Any]) -> Plann
         key = numbers if all(numbers) else str(numbers)
         chain = known.get(key)
         if chain is None:
-            if len(known) >= MOST:
+            if len(known) >= CACHE_SIZE:
                 known.clear()
             chain = known[key] = make(*[c[n] for c, n in zip(constants, numbers, strict=True)])
         return chain

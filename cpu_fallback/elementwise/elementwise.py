@@ -446,7 +446,7 @@ def _output_first(function: Any, arity: int) -> Callable[..., Any]:
 
 
 def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
-    """`function` of an array and a number. A plan that looks the number up itself takes what this is marked with."""
+    """Wrap `function` of an array and a number, marked for plans that look the number up themselves."""
 
     def binary(a: Any, number: Any) -> Any:
         value = constants[number]

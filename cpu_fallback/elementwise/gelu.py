@@ -51,7 +51,7 @@ _SLOPE, _CUBED, _CUBED_SLOPE = (
 
 
 def _normal_share(out: Array, square: Array, a: Array) -> None:
-    """out = (1 + erf(a / sqrt(2))) / 2, square = a * a."""
+    """Compute out = (1 + erf(a / sqrt(2))) / 2 and square = a * a."""
     np.multiply(a, a, square)
     np.multiply(square, _NORMAL[-1], out)
     for coefficient in _NORMAL[-2:0:-1]:

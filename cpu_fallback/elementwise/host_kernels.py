@@ -61,7 +61,7 @@ _ANGLES = {np.dtype(kind): (np.zeros((), kind), np.array(math.pi, kind)) for kin
 
 @writing
 def angles(a: Array, out: Array) -> None:
-    """pi below zero, NaN kept, else 0."""
+    """Compute the angles of real numbers: pi below zero, else 0, keeping NaN."""
     zero, pi = _ANGLES[a.dtype]
     below = np.less(a, zero)
     if square_sum(a, a) >= 0:
@@ -101,7 +101,7 @@ FEW = 1 << 12
 
 
 def prelu(call: StructuredCall) -> PlannedKernel | None:
-    """a where positive, else a * weight, of one weight for all."""
+    """Plan a where positive, else a * weight, for a single weight; return None for several."""
     spec, weight = call.args["self"], call.args["weight"]
     return planned(call, leaky_relu) if spec.ndim and weight.numel == 1 and weight.ndim <= 1 else None
 

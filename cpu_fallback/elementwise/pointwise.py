@@ -442,7 +442,7 @@ def negative_of(call: StructuredCall) -> Callable[..., Any]:
 
 
 def neg(call: StructuredCall) -> PlannedKernel:
-    """-a."""
+    """Plan out = -a."""
     check_kind(call, NUMBERS)
     return planned(call, negative_of(call))
 
@@ -470,7 +470,7 @@ def _of_few(kernel: PlannedKernel) -> PlannedKernel:
 
 
 def round_decimals(call: StructuredCall) -> PlannedKernel:
-    """Rounding to decimal places, half to even."""
+    """Plan rounding to decimal places, with ties to even."""
     check_kind(call, FLOAT)
     return planned(call, m.round_to(call.extra["power"], call.args["decimals"] >= 0))
 

@@ -188,7 +188,7 @@ def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
 
 @writing
 def leaky_relu(a: Any, slope: Any, out: Any) -> None:
-    """a where positive, else a * slope, which is one number, at every place of a block where it was expanded."""
+    """Compute a where positive, else a * slope, for one slope that may be expanded to a block."""
     scaled = a * slope
     if 0 < slope.flat[0] <= 1:
         np.maximum(a, scaled, out=out)
@@ -197,7 +197,7 @@ def leaky_relu(a: Any, slope: Any, out: Any) -> None:
 
 
 def leaky_relu_backward(grad: Any, a: Any, slope: Any) -> Any:
-    """grad where the input (or the result, whose sign is the same) is positive, else grad * slope."""
+    """Compute grad where the input (or the result, which has the same sign) is positive, else grad * slope."""
     return selected(a > 0, grad, grad * slope)
 
 
@@ -205,7 +205,7 @@ _BITS = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dty
 
 
 def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
-    """grad where a exceeds the threshold, else 0.
+    """Compute grad where a exceeds the threshold, else 0.
 
     The product of the bits with 0 or 1 has no branches; that of the numbers would make NaN of infinity.
     """
@@ -401,7 +401,7 @@ def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
 
 @cache
 def round_to(power: float, places: bool) -> Callable[[Any], Any]:
-    """Rounding to multiples of a power of ten, or, for decimal places, of its reciprocal; half to even."""
+    """Return the function that rounds to multiples of a power of ten, or to decimal places, with ties to even."""
     if power == 1:
         return np.rint
     scale, unscale = (np.multiply, np.divide) if places else (np.divide, np.multiply)
@@ -468,7 +468,7 @@ def divide_trunc_integers(a: Any, b: Any) -> Any:
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """fmod brought to the divisor's sign, which a zero has too."""
+    """Compute fmod with the sign of the divisor, also for zero."""
     return np.remainder(a, b)
 
 

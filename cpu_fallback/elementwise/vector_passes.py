@@ -105,7 +105,7 @@ def remainder(a: Array, b: Array) -> Array:
     return selected(rest == 0, np.copysign(rest, b), rest)
 
 
-LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e30
+MIN_SQUARE, LARGEST_SQUARE = 1e-30, 1e30
 """Sums of squares between which no square that counts in float32 is lost."""
 
 
@@ -113,11 +113,11 @@ def hypot(a: Array, b: Array) -> Array:
     """Compute sqrt(a^2 + b^2) of float32."""
     square = np.add(a * a, b * b)
     if (
-        np.minimum.reduce(square, None, initial=np.inf) > LEAST_SQUARE
+        np.minimum.reduce(square, None, initial=np.inf) > MIN_SQUARE
         and np.maximum.reduce(square, None, initial=0) < LARGEST_SQUARE
     ):
         return np.sqrt(square, square)
-    plain = (square > LEAST_SQUARE) & (square < LARGEST_SQUARE)
+    plain = (square > MIN_SQUARE) & (square < LARGEST_SQUARE)
     odd = ~plain
     found = np.sqrt(square, square)
     a, b = np.broadcast_arrays(a, b)

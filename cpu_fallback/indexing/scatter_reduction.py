@@ -65,7 +65,7 @@ def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
 def add_slices(target: Any, rows: Any, values: Any) -> None:
     """`add_rows` in each of several matrices: `values` (outer, n, width), a contiguous `target` (outer, m, width)."""
     outer, count, width = values.shape
-    if count * width >= sparse_rows.FROM and width >= sparse_rows.LEAST_WIDTH:
+    if count * width >= sparse_rows.FROM and width >= sparse_rows.MIN_WIDTH:
         for some, added in zip(target, values, strict=True):
             add_rows(some, rows, added, False)
         return

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 FROM = 1 << 10
 """Elements from which that is worth the import of `scipy.sparse`, once 0.1 s."""
-LEAST_WIDTH = 4
+MIN_WIDTH = 4
 """Elements of the shortest rows: ``np.add.at`` takes those of one place as quickly."""
 KINDS = "fdFDbhilqBHILQ"
 """NumPy's characters of the dtypes that it adds."""
@@ -33,7 +33,7 @@ def _sparsetools() -> Any:
 
 def adds(values: Array) -> bool:
     """Return True if rows of values have a dtype and size for which `add_at` pays."""
-    return values.size >= FROM and values.shape[1] >= LEAST_WIDTH and values.dtype.char in KINDS
+    return values.size >= FROM and values.shape[1] >= MIN_WIDTH and values.dtype.char in KINDS
 
 
 def _as_reals(rows: Array) -> Array:

@@ -16,8 +16,8 @@ from ..plain_numpy import np
 from .moments import CHUNK, ones, row_dots
 from .small_norm import move_running, without_spread
 
-MOST = 1 << 18
-"""Elements up to which one thread does it all, and what is written stays in the cache for the next pass."""
+MAX_SINGLE_THREAD_ELEMENTS = 1 << 18
+"""Up to this many elements one thread is faster, and results stay in the cache for the next pass."""
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ def are_rows(*specs: TensorSpec | None) -> bool:
     first = next(spec for spec in specs if spec is not None)
     return (
         first.dtype.name in ("float32", "float64")
-        and 0 < first.numel <= MOST
+        and 0 < first.numel <= MAX_SINGLE_THREAD_ELEMENTS
         and math.prod(first.sizes[2:]) <= CHUNK
         and all(spec is None or (spec.is_contiguous and spec.dtype is first.dtype) for spec in specs)
     )

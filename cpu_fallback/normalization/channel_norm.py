@@ -53,7 +53,7 @@ class Channels:
     """
 
     def __init__(self, spec: TensorSpec, merged: bool = False) -> None:
-        """`merged` where all samples share their statistics: channels-last, positions of all are those of one."""
+        """Set up the blocks; `merged` if all samples share their statistics, in channels-last order."""
         n, c, *spatial = spec.sizes
         self.sizes = (n, c, math.prod(spatial))
         self.dtype = compute_np(spec.dtype)
@@ -436,7 +436,12 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
         chosen("compiled lines", "llvmlite is installed, and {} elements are many", spec.numel)
         return PlannedKernel(quietly(compiled_lines.batch_norm(spec, into)))
     if training and batch_rows.are_rows(spec, call.outputs[0]):
-        chosen("one block of lines", "{} contiguous elements are at most {}", spec.numel, batch_rows.MOST)
+        chosen(
+            "one block of lines",
+            "{} contiguous elements are at most {}",
+            spec.numel,
+            batch_rows.MAX_SINGLE_THREAD_ELEMENTS,
+        )
         return PlannedKernel(quietly(batch_rows.batch_norm(spec, into), line=view.line))
     chosen("statistics, then one pass", "{} elements are more than {}", spec.numel, small_norm.SMALL)
     return PlannedKernel(quietly(into, line=view.line))

@@ -17,8 +17,8 @@ from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 
-LEAST = 1 << 13
-"""Elements from which a call is worth a loop: NumPy has some 30 us for them."""
+COMPILE_THRESHOLD = 1 << 13
+"""Compile a loop for calls of at least this many elements; NumPy takes some 30 us for them."""
 SHARED_FROM, WAKING_FROM = 1 << 15, 1 << 18
 """Elements from which threads share a loop, and from which those that sleep are woken for it."""
 PART = 1 << 13
@@ -37,7 +37,7 @@ def are_served(call: StructuredCall) -> bool:
     small = [value for name, value in call.args.items() if name not in ("input", "grad_out")]
     return (
         first.dtype.name in ("float32", "float64")
-        and first.numel >= LEAST
+        and first.numel >= COMPILE_THRESHOLD
         and all(spec.dtype is first.dtype for spec in (*given, *call.outputs))
         and all(spec.is_contiguous for spec in small if isinstance(spec, TensorSpec))
         and _loop_now(first.dtype.name, "weight", "input_gradient") is not None

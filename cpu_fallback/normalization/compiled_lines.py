@@ -18,8 +18,8 @@ from .small_norm import move_running, without_spread
 
 Array = np.ndarray[Any, Any]
 
-LEAST = 1 << 15
-"""Elements from which a call is worth loops: NumPy has some 60 us for them."""
+COMPILE_THRESHOLD = 1 << 15
+"""Compile loops for calls of at least this many elements; NumPy takes some 60 us for them."""
 SHARED_FROM, WAKING_FROM = 1 << 15, 1 << 18
 """Elements from which threads share a loop, and from which those that sleep are woken for it."""
 PARTS = 4
@@ -31,7 +31,7 @@ def are_lines(*specs: TensorSpec | None) -> bool:
     first = next(spec for spec in specs if spec is not None)
     return (
         first.dtype.name in ("float32", "float64")
-        and first.numel >= LEAST
+        and first.numel >= COMPILE_THRESHOLD
         and all(spec is None or (spec.is_contiguous and spec.dtype is first.dtype) for spec in specs)
         and _loop_now("moments", first.dtype.name) is not None
     )

@@ -13,15 +13,15 @@ from .moments import DEPTH
 
 Array = np.ndarray[Any, Any]
 
-MOST = 1 << 17
-"""Elements of all rows, at most: they stay in the second-level cache, and threads would not pay."""
+MAX_ELEMENTS = 1 << 17
+"""Maximum number of elements in all rows: they fit into the L2 cache, and threads would not pay."""
 LONGEST = 1 << 10
 """The longest row: BLAS adds its products in a few partial sums."""
 
 
 def fits(rows: int, n: int) -> bool:
     """Return True if one block holds the rows."""
-    return 0 < n <= LONGEST and 0 < rows * n <= MOST
+    return 0 < n <= LONGEST and 0 < rows * n <= MAX_ELEMENTS
 
 
 def forward(rows: int, n: int, dtype: Any, default: float) -> Callable[..., None]:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from ...runtime.cpu.code import FloatCode
 from ...runtime.cpu.function_text import VECTORS
 from ...runtime.cpu.object_code import loop_function
-from ..reduction.lane_sums import LANES, PIECE
+from ..reduction.lane_sums import NUM_LANES, PIECE
 
-ROWS = 32
-"""Rows that are."""
+ROWS_PER_PARTIAL_SUM = 32
+"""Rows that one partial sum adds."""
 NUMBERS = ("first", "last", "n", "part")
 """Numbers of a part: its rows, their elements, and the row of sums."""
 ARRAYS = ("grad", "x", "means", "rstds", "weight", "to", "kept", "sums")
@@ -29,7 +29,7 @@ class _Rows(FloatCode):
         self.flags = flags
         self.n = self.numbers("%g", NUMBERS)
         self.of = {name: f"%p{i}" for i, name in enumerate(ARRAYS)}
-        self.reduced = f"@llvm.vector.reduce.fadd.v{LANES}{'f32' if self.kind == 'float' else 'f64'}"
+        self.reduced = f"@llvm.vector.reduce.fadd.v{NUM_LANES}{'f32' if self.kind == 'float' else 'f64'}"
         self.wanted = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
 
     def calculated(self, name: str, a: str, b: str, kind: str = "") -> str:
@@ -66,13 +66,13 @@ class _Rows(FloatCode):
 
         They are in a loop of their own, so that their bits do not depend on the requested gradients.
         """
-        kind, step = f"<{LANES} x {self.kind}>", LANES * VECTORS
+        kind, step = f"<{NUM_LANES} x {self.kind}>", NUM_LANES * VECTORS
         count = 1 if mean is None else 2
         totals = [self.variable("double", "0.0") for _ in range(count)]
         means = None
         if mean is not None:
             one = self.new(f"insertelement {kind} poison, {self.kind} {mean}, i64 0")
-            zeros = f"<{LANES} x i32> zeroinitializer"
+            zeros = f"<{NUM_LANES} x i32> zeroinitializer"
             means = self.new(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
 
         def add(sums: list[str], i: str, kind: str, mean: str | None) -> None:
@@ -92,7 +92,7 @@ class _Rows(FloatCode):
             rests = [self.variable(self.kind, "0.0") for _ in totals]
             with self.loop(piece, whole, step) as i:
                 for v, sums in enumerate(vectors):
-                    add(sums, self.add(i, str(LANES * v)), kind, means)
+                    add(sums, self.add(i, str(NUM_LANES * v)), kind, means)
             with self.loop(whole, self.add(piece, length)) as i:
                 add(rests, i, self.kind, mean)
             for t, total in enumerate(totals):
@@ -142,9 +142,9 @@ class _Rows(FloatCode):
         place = self.mul(size, self.n["part"])
         self.do(f"%kept = getelementptr {self.kind}, ptr {self.of['kept']}, i64 {place}")
         self.do(f"%total = getelementptr double, ptr {self.of['sums']}, i64 {place}")
-        with self.loop(self.n["first"], self.n["last"], ROWS) as begin:
+        with self.loop(self.n["first"], self.n["last"], ROWS_PER_PARTIAL_SUM) as begin:
             left = self.new(f"sub i64 {self.n['last']}, {begin}")
-            count = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {ROWS})")
+            count = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {ROWS_PER_PARTIAL_SUM})")
             if self.wanted:
                 with self.loop("0", size) as i:
                     self.store("0.0", "%kept", i)
@@ -156,7 +156,7 @@ class _Rows(FloatCode):
                     old = self.value("%total", i, "double")
                     self.store(self.new(f"fadd double {old}, {added}"), "%total", i, "double")
         module = self.module("rows", len(ARRAYS), 3)
-        return module + f"declare {self.kind} {self.reduced}({self.kind}, <{LANES} x {self.kind}>)\n"
+        return module + f"declare {self.kind} {self.reduced}({self.kind}, <{NUM_LANES} x {self.kind}>)\n"
 
 
 def row_gradient_loop(dtype: str, *flags: str) -> Callable[..., None]:

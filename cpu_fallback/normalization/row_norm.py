@@ -27,7 +27,7 @@ GRAIN = 1 << 19
 """Elements that a thread takes at least: waking one costs as much as computing some 100,000."""
 LINE = 1 << 13
 """Elements to which a row of parameters is repeated: NumPy writes shorter ones out into a buffer, at twice the time."""
-LEAST_LINES = 8
+MIN_LINES = 8
 """So many of those, at least, make it worth while."""
 EXPANDED = 32
 """Row length up to which a matmul broadcasts a row's statistics, which is faster than repeating them."""
@@ -55,12 +55,12 @@ class Parameter:
         """`rows` is how many the largest block has."""
         self.row = array.reshape(1, -1).astype(dtype, copy=False)
         n = self.row.shape[1]
-        self.repeats = -(-LINE // n) if n < LINE <= rows * n // LEAST_LINES else 1
+        self.repeats = -(-LINE // n) if n < LINE <= rows * n // MIN_LINES else 1
         if self.repeats > 1:
             self.line = np.tile(self.row, (1, self.repeats))
 
     def apply(self, operation: Any, block: Any, out: Any) -> None:
-        """out = operation(block, row) for each row."""
+        """Compute out = operation(block, row) for each row."""
         if self.repeats == 1:
             operation(block, self.row, out)
             return
@@ -266,7 +266,7 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 "{} rows of {} are at least {} elements",
                 rows,
                 n,
-                compiled_gradients.LEAST,
+                compiled_gradients.COMPILE_THRESHOLD,
             )
             run = compiled_gradients.backward(rows, n, dtype, centred)
         elif same and one_block.fits(rows, n) and call.args["rstd"].dtype is spec.dtype:

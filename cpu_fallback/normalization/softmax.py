@@ -19,7 +19,7 @@ from ..plain_numpy import np
 from ..reduction.sums import kept_sum, pairwise_sum
 from ..widen import compute_np
 from . import softmax_rows
-from .softmax_rows import LEAST_ROW, by_rows, exp_of_rows
+from .softmax_rows import MIN_ROW, by_rows, exp_of_rows
 
 ROW = 128
 """Length of a contiguous row up to which its sum is a matmul with ones, and its maximum the element at argmax."""
@@ -111,14 +111,14 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         chosen(
             "rows in blocks",
             "{} elements are more than {}, and lie in rows of {} without gaps, no shorter than {}",
-            *(spec.numel, ONE_CALL, n, LEAST_ROW),
+            *(spec.numel, ONE_CALL, n, MIN_ROW),
         )
         return by_rows(BY_ROWS[compute], spec.numel // n, n, np_dtype, same)
     if spec.numel > 2 * BLOCK:
         chosen(
             "lines in blocks of the cache",
             "{} elements are more than {}, and the lines of {} along dimension {} have gaps, or are shorter than {}",
-            *(spec.numel, 2 * BLOCK, spec.sizes[axis], axis, LEAST_ROW),
+            *(spec.numel, 2 * BLOCK, spec.sizes[axis], axis, MIN_ROW),
         )
         return _in_blocks(call, spec, compute, axis, np_dtype)
     lift = spec.ndim == 0
@@ -179,7 +179,7 @@ def _tensors(call: StructuredCall) -> list[TensorSpec]:
 def _has_rows(call: StructuredCall, axis: int) -> bool:
     """Return True if all operands and the output are contiguous, with rows along the axis."""
     specs = (*_tensors(call), call.outputs[0])
-    return specs[0].sizes[axis] >= LEAST_ROW and all(
+    return specs[0].sizes[axis] >= MIN_ROW and all(
         s.is_contiguous and axis == s.ndim - 1 and s.sizes == specs[0].sizes for s in specs
     )
 

@@ -23,7 +23,7 @@ WIDENED_BLOCK = 1 << 17
 """The same where operands and result are other arrays than what is computed with."""
 GRAIN = 1 << 18
 """Elements that a thread takes at least: waking one costs as much as computing some 100,000."""
-LEAST_ROW = 129
+MIN_ROW = 129
 """Shorter rows are faster in blocks of the second-level cache, whose sums are products with ones."""
 
 
@@ -62,7 +62,7 @@ and nothing underflows that would not after it."""
 
 
 def exp_of_rows(out: Array, a: Array, peak: Array) -> None:
-    """out = exp(a - peak) for each row, or exp(a) where a row's maximum is neither small nor large.
+    """Compute out = exp(a - peak) for each row, or exp(a) if the row's maximum is neither small nor large.
 
     Compiled rows do the same (cpu_fallback/reduction/reduction_rows.py).
     """

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import WORTH_WARM
+from ...dispatch.structured.compiled_loops import WARM_COMPILE_THRESHOLD
 from ...runtime.cpu.loop_requests import DeferredLoop, Sharing, loop_now, shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
@@ -32,7 +32,7 @@ def step_loop(kind: str, dtype: str, *flags: str) -> DeferredLoop:
 
         return optimizer_loop(kind, dtype, *flags)
 
-    return DeferredLoop(make, WORTH_WARM)
+    return DeferredLoop(make, WARM_COMPILE_THRESHOLD)
 
 
 @functools.cache

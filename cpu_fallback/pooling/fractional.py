@@ -13,7 +13,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
 from ..plain_numpy import np
 from ..widen import compute_np
-from ..window_taps import MOST
+from ..window_taps import MAX_TABLE_ELEMENTS
 
 Array = np.ndarray[Any, Any]
 REACH = 2.0**62
@@ -102,10 +102,15 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
         np.copyto(indices, where.reshape(indices.shape))
 
     positions, count = math.prod(pool.out), planes * math.prod(pool.out) * len(taps)
-    if not 0 < count <= MOST:
-        chosen("a pass for each tap", "{} elements under windows are more than {}, or none", count, MOST)
+    if not 0 < count <= MAX_TABLE_ELEMENTS:
+        chosen(
+            "a pass for each tap",
+            "{} elements under windows are more than {}, or none",
+            count,
+            MAX_TABLE_ELEMENTS,
+        )
         return PlannedKernel(quietly(into))
-    chosen("all windows at once", "{} elements under windows are at most {}", count, MOST)
+    chosen("all windows at once", "{} elements under windows are at most {}", count, MAX_TABLE_ELEMENTS)
     general = quietly(into)
     alike = len({*zip(spatial, pool.kernel, pool.out, strict=True)}) == 1
     plane_starts = np.repeat(np.arange(planes) * volume, positions)[:, None]

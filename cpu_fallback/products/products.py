@@ -51,7 +51,7 @@ def _is_blas(dtype: ScalarType) -> bool:
     return (dtype.is_floating_point and dtype not in NARROW) or dtype.is_complex
 
 
-LEAST_OUTER = 4096
+MIN_OUTER = 4096
 """Elements from which NumPy multiplies a column by a row quicker than BLAS."""
 
 
@@ -94,9 +94,9 @@ def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: b
         ready_a: If True, BLAS takes the first batch's matrices in place.
         ready_b: If True, BLAS takes the second batch's matrices in place.
     """
-    if inner == 1 and rows * columns >= LEAST_OUTER:
+    if inner == 1 and rows * columns >= MIN_OUTER:
         why = "the inner side is 1, and each matrix of {} x {} has at least {} elements"
-        chosen("outer products", why, rows, columns, LEAST_OUTER)
+        chosen("outer products", why, rows, columns, MIN_OUTER)
         return outer_products
     return _of_ready(ready_a, ready_b)
 

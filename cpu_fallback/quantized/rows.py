@@ -7,7 +7,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.parallel import parallel_for
-from ...runtime.quantized_data import LEAST_ROW_SCALE
+from ...runtime.quantized_data import MIN_ROW_SCALE
 from ..plain_numpy import np
 
 BLOCK = 1 << 17
@@ -32,7 +32,7 @@ def quantize_rows(call: StructuredCall) -> PlannedKernel:
                 part = slice(start, min(start + rows, m))
                 wide = x[part].astype(single)
                 scale = np.abs(wide).max(1, initial=0) / single(divisor)
-                np.maximum(scale, single(LEAST_ROW_SCALE), out=scale)
+                np.maximum(scale, single(MIN_ROW_SCALE), out=scale)
                 scales[part] = scale
                 np.divide(wide, scale[:, None], out=wide)
                 np.rint(wide, out=wide)

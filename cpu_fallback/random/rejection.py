@@ -25,9 +25,9 @@ from .philox import philox
 
 BLOCK = 1 << 13
 """Elements computed at a time."""
-MOST_ATTEMPTS = 256
+MAX_ATTEMPTS = 256
 """Every proposal is accepted with a probability of 0.75 or more: this many are never reached."""
-MOST_STEPS = 256
+MAX_STEPS = 256
 """A search of a mean below 10 ends before, whatever is drawn."""
 SEARCHED = 10.0
 """Poisson and binomial numbers of a mean below are found by inversion."""
@@ -76,7 +76,7 @@ def standard_gamma(seed: int, counter: Array, wide: bool, alpha: Array, logarith
         if logarithm:
             value = np.log(value)
         waiting = np.flatnonzero((alpha > 0) & (alpha < np.inf))
-        for attempt in range(MOST_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             if not len(waiting):
                 break
             shape = alpha[waiting]
@@ -122,7 +122,7 @@ def searched(u: Array, least: Array, ratio: Callable[[int], Array], whole: Array
     value = np.zeros_like(u)
     term = least
     total = least.copy()
-    for k in range(1, MOST_STEPS):
+    for k in range(1, MAX_STEPS):
         beyond = (u > total) & (value < whole)
         if not beyond.any():
             break
@@ -142,7 +142,7 @@ def poisson(seed: int, counter: Array, wide: bool, rate: Array) -> Array:
             u, _ = two(seed, counter[few], 1)
             value[few] = searched(u, np.exp(-mean), lambda k: mean / k, np.inf)
         waiting = np.flatnonzero((rate >= SEARCHED) & (rate < np.inf))
-        for attempt in range(MOST_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             if not len(waiting):
                 break
             mean = rate[waiting]
@@ -177,7 +177,7 @@ def binomial(seed: int, counter: Array, wide: bool, count: Array, prob: Array) -
             least = np.exp(size * np.log1p(-chance))
             value[few] = searched(u, least, lambda k: (size - (k - 1)) / k * odds, size)
         waiting = np.flatnonzero(drawn & (n * p >= SEARCHED))
-        for attempt in range(MOST_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             if not len(waiting):
                 break
             size, chance = n[waiting], p[waiting]

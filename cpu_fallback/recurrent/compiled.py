@@ -15,8 +15,8 @@ from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 
-WORTH = 1 << 15
-"""Gates of all steps from which a layer has a loop."""
+COMPILE_THRESHOLD = 1 << 15
+"""Compile a layer's loop if all steps together have at least this many gates."""
 INSTRUCTIONS = {LSTM: 256, GRU: 160, TANH: 64}
 """Instructions for an element of the hidden state, about."""
 SHARED_FROM, WAKING_FROM = 1 << 22, 1 << 24
@@ -31,7 +31,7 @@ BACKWARD = {LSTM: "lstm_backward", GRU: "gru_backward"}
 
 def is_worth(mode: int, dtype: np.dtype[Any], steps: int, gates: int) -> bool:
     """Return True if a layer of this many gates in a step has loops."""
-    return dtype == np.float32 and mode in FORWARD and steps * gates >= WORTH
+    return dtype == np.float32 and mode in FORWARD and steps * gates >= COMPILE_THRESHOLD
 
 
 def cell_loop(name: str, mode: int, rows: int, width: int, layout: Sequence[tuple[int, int]]) -> Loop | None:

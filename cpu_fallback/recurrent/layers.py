@@ -46,7 +46,7 @@ class Layer:
         return array[::-1] if self.is_reverse else array
 
     def kept(self, workspace: Array, begin: int, end: int) -> Array:
-        """Some of the numbers kept for each element: (steps, rows, end - begin, width), of all steps or of one."""
+        """Return a range of the kept values (steps, rows, end - begin, width), of all steps or of one."""
         size = self.rows * self.width
         part = workspace[:, begin * size : end * size]
         return self.in_order(part.reshape(self.kept_steps, self.rows, end - begin, self.width))

@@ -18,8 +18,8 @@ from ..widen import FLOAT32
 from .line_loops import LONGEST, RUN_SUMS, STREAMED_SUMS
 from .line_reductions import LOCATED, bfloat16_line_sums, line_extremum, line_sums, run_sums
 
-ROWS = 128
-"""Elements that are added one after another before their sums are added pairwise."""
+SEQUENTIAL_ELEMENTS = 128
+"""Elements that are summed sequentially before the sums are added pairwise."""
 FLAT_FROM = 1 << 15
 """Elements from which a whole reduction goes in blocks."""
 FLAT_BLOCK = 1 << 19
@@ -74,11 +74,15 @@ def _folded(ufunc: np.ufunc, piece: Any) -> Any:
     if ufunc is np.add and piece.dtype.kind == "f":
         return line_sums(piece)
     reduce = ufunc.reduce
-    width = piece.size // ROWS
-    if width < ROWS or (ufunc is not np.add and ufunc is not np.multiply) or piece.dtype.kind in "iu":
+    width = piece.size // SEQUENTIAL_ELEMENTS
+    if (
+        width < SEQUENTIAL_ELEMENTS
+        or (ufunc is not np.add and ufunc is not np.multiply)
+        or piece.dtype.kind in "iu"
+    ):
         return reduce(piece)
-    folded = reduce(reduce(piece[: ROWS * width].reshape(ROWS, width), 0))
-    rest = piece[ROWS * width :]
+    folded = reduce(reduce(piece[: SEQUENTIAL_ELEMENTS * width].reshape(SEQUENTIAL_ELEMENTS, width), 0))
+    rest = piece[SEQUENTIAL_ELEMENTS * width :]
     return reduce(np.array([folded, reduce(rest)])) if rest.size else folded
 
 
@@ -242,7 +246,7 @@ def over_rows(
         reduce_rows = side_by_side(reduce_rows, length)
     if spec.nbytes < SHARED_BYTES:
         return (lambda array: reduce_rows(array.reshape(count, length))) if length < short_row else None
-    step = max(ROWS_BLOCK // length, ROWS)
+    step = max(ROWS_BLOCK // length, SEQUENTIAL_ELEMENTS)
     if length > LONGEST_ROW or count < 2 * step:
         return None
     starts = range(0, count, step)

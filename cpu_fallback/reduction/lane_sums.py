@@ -10,15 +10,15 @@ from ...runtime.cpu.function_text import VECTORS, FunctionText
 
 PIECE = 2048
 """Elements of a row that are added in the dtype itself."""
-LANES = 8
-"""Lanes of each of `VECTORS`; the remainder is added one by one."""
+NUM_LANES = 8
+"""SIMD lanes of each of `VECTORS`; the remainder is added element by element."""
 
 
 def lane_sum(name: str) -> str:
     """Return ``double @lane_sum(ptr, i64)``, or ``@lane_dot(ptr, ptr, i64)``."""
     pointers = "xy" if name == "lane_dot" else "x"
     f = FunctionText(f"double @{name}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
-    kind = f"<{LANES} x float>"
+    kind = f"<{NUM_LANES} x float>"
 
     def term(of: str, place: str) -> str:
         given = [f.loaded(of, f"%{p}", place) for p in pointers]
@@ -30,11 +30,11 @@ def lane_sum(name: str) -> str:
     total = f.let("phi double [0.0, %entry], [%total_next, %done]")
     left = f.let(f"sub i64 %n, {start}")
     length = f.let(f"call i64 @llvm.umin.i64(i64 {left}, i64 {PIECE})")
-    whole = f.let(f"add i64 {start}, {f.let(f'and i64 {length}, -{LANES * VECTORS}')}")
+    whole = f.let(f"add i64 {start}, {f.let(f'and i64 {length}, -{NUM_LANES * VECTORS}')}")
     end = f.let(f"add i64 {start}, {length}")
     f.go(f"i1 {f.let(f'icmp ult i64 {start}, {whole}')}, label %vectors, label %enough")
-    both = f.vectors_added(kind, LANES, (start, "piece", whole), term)
-    made = f.let(f"call float @llvm.vector.reduce.fadd.v{LANES}f32(float 0.0, {kind} {both})")
+    both = f.vectors_added(kind, NUM_LANES, (start, "piece", whole), term)
+    made = f.let(f"call float @llvm.vector.reduce.fadd.v{NUM_LANES}f32(float 0.0, {kind} {both})")
     f.go(f"i1 {f.let(f'icmp ult i64 {whole}, {end}')}, label %rest, label %done")
     f.label("rest")
     i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %rest]")
@@ -50,5 +50,5 @@ def lane_sum(name: str) -> str:
     return (
         text
         + "declare i64 @llvm.umin.i64(i64, i64)\n"
-        + f"declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {kind})\n"
+        + f"declare float @llvm.vector.reduce.fadd.v{NUM_LANES}f32(float, {kind})\n"
     )

@@ -10,16 +10,16 @@ from ..plain_numpy import np
 
 MANY = 1 << 14
 """Elements from which a loop is looked for."""
-WORTH = 1 << 23
-"""Elements that NumPy reduces before a loop is compiled."""
+COMPILE_THRESHOLD = 1 << 23
+"""Compile a loop once NumPy has reduced this many elements."""
 PARTS = 16
 """Parts of the lines at most, which threads take one by one."""
 SHARED_FROM, WAKING_FROM = 1 << 19, 1 << 22
 """Bytes from which awake threads share a loop, and from which sleeping ones are woken for it."""
 LONGEST = 1 << 19
 """The longest line of a loop that adds a line's runs."""
-MOST = 64
-"""Numbers and lengths of lines whose parts are kept."""
+CACHE_SIZE = 64
+"""Maximum number of cached partitions, by number and length of lines."""
 
 
 class LineLoop:
@@ -32,7 +32,7 @@ class LineLoop:
     __slots__ = ("deferred", "shared")
 
     def __init__(self, name: str) -> None:
-        self.deferred = DeferredLoop(partial(_loop_of, name), WORTH)
+        self.deferred = DeferredLoop(partial(_loop_of, name), COMPILE_THRESHOLD)
         self.shared: dict[tuple[int, int], Loop] = {}
 
     def reduced(self, lines: Any, out: Any = None) -> Any:
@@ -53,7 +53,7 @@ class LineLoop:
         key = lines.size // length, length
         run = self.shared.get(key)
         if run is None:
-            if len(self.shared) >= MOST:
+            if len(self.shared) >= CACHE_SIZE:
                 self.shared.clear()
             run = self.shared[key] = _in_parts(loop, *key)
         if out is None:

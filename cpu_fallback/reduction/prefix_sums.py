@@ -22,8 +22,8 @@ BLOCK = 1 << 17
 """Elements of a block: threads that come back to Python seldom wait less for each other than they do for the cache."""
 PRODUCT_ROWS = 1 << 9
 """Runs of one product: for as few BLAS neither copies them first nor takes another thread."""
-LEAST = 1 << 13
-"""Elements from which products pay for the calls around them."""
+MIN_ELEMENTS = 1 << 13
+"""Minimum number of elements for which matmuls outweigh the calls around them."""
 _TRIANGLE = np.triu(np.ones((RUN, RUN)))
 _ONES = np.ones(RUN)
 _BEFORE = np.triu(np.ones((RUN, RUN)), 1)

@@ -19,7 +19,7 @@ from ...runtime.cpu.elementary_functions import instructions_of
 from ...runtime.tensor_spec import TensorSpec
 from ..normalization import row_norm
 from ..normalization import softmax as softmax_kernels
-from ..normalization.softmax_rows import LEAST_ROW, MIDDLE
+from ..normalization.softmax_rows import MIDDLE, MIN_ROW
 from . import half_words
 from .blocks import SHARED_BYTES
 from .line_reductions import SHORT_LINE
@@ -218,7 +218,7 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
     if s.call.extra["dim"] != spec.ndim - 1:
         raise CannotLower("softmax")
     tensors = [x for x in (*s.call.args.values(), *s.call.outputs) if isinstance(x, TensorSpec)]
-    if spec.numel > softmax_kernels.ONE_CALL and s.n >= LEAST_ROW:
+    if spec.numel > softmax_kernels.ONE_CALL and s.n >= MIN_ROW:
         made = s.reduced("row_sum", a) if b is None else s.reduced("row_dot", a, b)
         return s.program.convert(made, F32)
     is_own = all(x.dtype.name == F32 for x in tensors)

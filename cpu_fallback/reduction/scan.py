@@ -15,7 +15,7 @@ from ..elementwise.number_representation import logaddexp
 from ..plain_numpy import copyto, np
 from ..widen import compute_np
 from .prefix_sums import BLOCK as SUMS_BLOCK
-from .prefix_sums import LEAST, RUN, SHORT, prefix_sums, short_prefix_sums
+from .prefix_sums import MIN_ELEMENTS, RUN, SHORT, prefix_sums, short_prefix_sums
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 """Accumulator dtypes of floats of any size, so that the error does not grow along a line of float32."""
@@ -32,7 +32,7 @@ SHARED_FROM = 1 << 17
 """Elements from which lines are shared among threads: a step waits for the one before it, some 3 ns."""
 FEW = 1 << 12
 """Elements up to which all lines are one product."""
-LEAST_ROW = 32
+MIN_ROW = 32
 """Elements side by side that are combined in one step, at least, where the scan goes from row to row."""
 
 
@@ -78,7 +78,9 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         # A run of lower-precision values cannot overflow in the wide dtype, and any order rounds as well.
         by_products = ufunc is np.add and wide == np.float64 and not direct and spec.sizes[-1:] >= (RUN,)
         by_lines = (
-            shared_lines(call, prefix_sums, LEAST, SUMS_BLOCK) if by_products else shared_lines(call, step)
+            shared_lines(call, prefix_sums, MIN_ELEMENTS, SUMS_BLOCK)
+            if by_products
+            else shared_lines(call, step)
         )
         by_rows = shared_rows(call, ufunc, wide)
 
@@ -142,7 +144,7 @@ def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, A
     if spec.numel < BLOCK or not spec.is_contiguous or not call.outputs[0].is_contiguous:
         return None
     length, inner = spec.sizes[axis], math.prod(spec.sizes[axis + 1 :])
-    if inner < LEAST_ROW or (wide.kind in "iu" and spec.np_dtype.kind not in "iub"):
+    if inner < MIN_ROW or (wide.kind in "iu" and spec.np_dtype.kind not in "iub"):
         return None
     outer = spec.numel // (length * inner)
     parts = [slice(start, start + BLOCK) for start in range(0, inner, BLOCK)]

@@ -11,8 +11,8 @@ from ...runtime.cpu.function_text import VECTORS, FunctionText
 
 SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
 """Functions that `spread` calls."""
-LANES = 8
-"""Sums in float64 are made in so many lanes of `VECTORS`."""
+NUM_LANES = 8
+"""SIMD lanes of `VECTORS` in which float64 sums are accumulated."""
 
 
 def spread() -> str:
@@ -44,11 +44,11 @@ def _or_wide(f: FunctionText, found: str, wide: str) -> str:
 def _wide_total(name: str) -> str:
     """Return ``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of deviations from a mean."""
     is_plain = name == "wide_sum"
-    kind = f"<{LANES} x double>"
+    kind = f"<{NUM_LANES} x double>"
     f = FunctionText(f"double @{name}(ptr %x, i64 %n{'' if is_plain else ', double %mean'})")
     if not is_plain:
         f.let(f"insertelement {kind} poison, double %mean, i64 0", "%one")
-        f.let(f"shufflevector {kind} %one, {kind} poison, <{LANES} x i32> zeroinitializer", "%means")
+        f.let(f"shufflevector {kind} %one, {kind} poison, <{NUM_LANES} x i32> zeroinitializer", "%means")
 
     def term(of: str, place: str) -> str:
         narrow = of.replace("double", "float")
@@ -58,10 +58,10 @@ def _wide_total(name: str) -> str:
         gap = f.let(f"fsub {of} {x}, {'%mean' if of == 'double' else '%means'}")
         return f.let(f"fmul {of} {gap}, {gap}")
 
-    whole = f.let(f"and i64 %n, -{LANES * VECTORS}")
+    whole = f.let(f"and i64 %n, -{NUM_LANES * VECTORS}")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %vectors, label %enough")
-    both = f.vectors_added(kind, LANES, ("0", "entry", whole), term)
-    made = f.let(f"call double @llvm.vector.reduce.fadd.v{LANES}f64(double 0.0, {kind} {both})")
+    both = f.vectors_added(kind, NUM_LANES, ("0", "entry", whole), term)
+    made = f.let(f"call double @llvm.vector.reduce.fadd.v{NUM_LANES}f64(double 0.0, {kind} {both})")
     f.go(f"i1 {f.let(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
     f.label("rest")
     i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %rest]")
@@ -74,8 +74,10 @@ def _wide_total(name: str) -> str:
 
 def wide_sum() -> str:
     """Return ``double @wide_sum(ptr, i64)``."""
-    kind = f"<{LANES} x double>"
-    return _wide_total("wide_sum") + f"declare double @llvm.vector.reduce.fadd.v{LANES}f64(double, {kind})\n"
+    kind = f"<{NUM_LANES} x double>"
+    return (
+        _wide_total("wide_sum") + f"declare double @llvm.vector.reduce.fadd.v{NUM_LANES}f64(double, {kind})\n"
+    )
 
 
 def wide_spread() -> str:

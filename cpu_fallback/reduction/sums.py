@@ -156,7 +156,7 @@ def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable
 
 
 def lines_first(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
-    """Sums over planes and something before them, as a bias's gradient is: the last dimensions as lines, then the rest.
+    """Plan sums over planes and an outer dimension, such as a bias gradient: the last dimensions first, then the rest.
 
     None where lines are short, or so much is read that sharing it among threads is quicker.
     """

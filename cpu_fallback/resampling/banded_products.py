@@ -87,7 +87,7 @@ class Band:
         return sum(t.high - t.low for t in self.tiles) <= WIDEST * len(self.tiles)
 
     def along_last(self, lines: Array, out: Array) -> None:
-        """out = the map of `lines` (count, n), both without gaps."""
+        """Write the map of `lines` (count, n) to `out`, both contiguous."""
         most = min(LINES, max(UNSHARED // max(t.weights.size for t in self.tiles), 1))
         whole = len(lines) // most * most
         for source, target in ((lines[:whole], out[:whole]), (lines[whole:], out[whole:])):
@@ -101,7 +101,7 @@ class Band:
                 )
 
     def along_middle(self, array: Array, out: Array) -> None:
-        """out = the map of `array` (count, n, rest) along its second dimension."""
+        """Write the map of `array` (count, n, rest) along its second dimension to `out`."""
         rest = array.shape[2]
         most = max(UNSHARED // max(t.weights.size for t in self.tiles), 1)
         for start in range(0, rest, most):

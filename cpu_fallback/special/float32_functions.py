@@ -194,7 +194,7 @@ DIGAMMA = numbers(1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
 
 
 def _mirrored(a: Array) -> tuple[Array, Array]:
-    """`a`, or 1 - a where that is larger; and what is left of `a` beside the nearest whole number, times pi."""
+    """Return max(a, 1 - a), and pi times the difference of `a` from the nearest integer."""
     wide = a.astype(np.float64)
     turned = np.rint(wide)
     np.subtract(wide, turned, turned)

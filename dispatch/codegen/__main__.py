@@ -30,7 +30,7 @@ DISPATCH = Path(__file__).resolve().parent.parent
 
 
 def generate() -> dict[str, str]:
-    """All generated files by name, formatted."""
+    """Return all generated files by name, formatted."""
     operators = load_functions(DISPATCH / "native_functions")
     derivatives = load_derivatives(DISPATCH / "derivatives.yaml", operators)
     deprecated = load_deprecated(DISPATCH / "deprecated.yaml", operators)
@@ -74,7 +74,7 @@ def generate() -> dict[str, str]:
 
 
 def formatted(files: dict[str, str]) -> dict[str, str]:
-    """The files as ruff formats them; ruff is a development tool, and generating needs it."""
+    """Format files with ruff, a development tool that generation requires."""
     if importlib.util.find_spec("ruff") is None:
         raise SystemExit("generating needs ruff: pip install 'triten[dev]'")
     out = {}

@@ -23,7 +23,7 @@ TYPES = {
 
 
 def type_imports(names: Collection[str] = tuple(TYPES)) -> str:
-    """The imports of types that annotations name."""
+    """Return the imports of the types that annotations name."""
     by_module: dict[str, list[str]] = {}
     for name, module in TYPES.items():
         if name in names:
@@ -32,14 +32,14 @@ def type_imports(names: Collection[str] = tuple(TYPES)) -> str:
 
 
 def checked_imports(code: str) -> str:
-    """The imports of types that the annotations of generated code name; only type checkers read them."""
+    """Return the imports of the types in annotations of generated code; only type checkers read them."""
     annotations = " ".join(re.findall(r"(?:: |-> )([^=\n]*)", without_docstrings(code)))
     imports = type_imports(set(re.findall(r"\w+", annotations)))
     return f"\nif TYPE_CHECKING:\n{textwrap.indent(imports, '    ')}\n" if imports else ""
 
 
 def without_docstrings(code: str) -> str:
-    """Generated code whose words are all code."""
+    """Return generated code without its strings and comments."""
     return re.sub(r'r?"""[\s\S]*?"""', "", code)
 
 

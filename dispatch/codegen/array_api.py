@@ -53,7 +53,7 @@ class ElementwiseFunction:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any], location: Location) -> ElementwiseFunction:
-        """Raises ModelError for fields that are missing, unknown or false."""
+        """Parse a row. Raises ModelError for missing, unknown or invalid fields."""
         unknown = sorted(set(fields) - _FIELDS)
         missing = sorted(_FIELDS - {"calls", "numbers"} - set(fields))
         if unknown or missing:
@@ -104,7 +104,7 @@ def _callee(function: ElementwiseFunction) -> str:
 
 
 def function_text(function: ElementwiseFunction) -> str:
-    """The definition of one function."""
+    """Return the definition of a function."""
     docstring = _docstring(function)
     if function.operands == 1:
         return f"def {function.name}(x: Tensor, /) -> Tensor:\n{docstring}    return {_callee(function)}(x)\n"
@@ -128,7 +128,7 @@ def function_text(function: ElementwiseFunction) -> str:
 
 
 def module_text(rows: list[ElementwiseFunction]) -> str:
-    """The module, not yet formatted."""
+    """Return the module's text before formatting."""
     planned = [f"{row.calls}_plans" for row in rows if row.operands == 2 and not row.is_composed]
     modules = sorted({row.calls.partition(".")[0] for row in rows if row.is_composed})
     names = "".join(f'    "{row.name}",\n' for row in sorted(rows, key=lambda row: row.name))
@@ -151,7 +151,7 @@ def module_text(rows: list[ElementwiseFunction]) -> str:
 
 
 def load_rows(path: Path = ROWS) -> list[ElementwiseFunction]:
-    """The rows of the table. Raises ModelError for one that cannot be, or a name that stands there twice."""
+    """Read the rows of the table. Raises ModelError for an invalid row or a duplicate name."""
     rows: list[ElementwiseFunction] = []
     for fields, location in read_entries(path):
         row = ElementwiseFunction.from_fields(fields, location)
@@ -162,7 +162,7 @@ def load_rows(path: Path = ROWS) -> list[ElementwiseFunction]:
 
 
 def formatted(text: str) -> str:
-    """The module as ruff formats it."""
+    """Return the module's text, formatted with ruff."""
     for arguments in (["check", "--select", "I", "--fix", "--quiet", "--exit-zero"], ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(MODULE), "-"]
         command += ["--config", str(FOLDER.parents[1] / "pyproject.toml")]

@@ -49,7 +49,7 @@ def _all(d: Derivative, attribute: str) -> list[str]:
 
 
 def node_text(d: Derivative) -> str:
-    """The node class."""
+    """Return the node class as source."""
     saves, specs, statics, results = (_all(d, a) for a in ("saves", "specs", "statics", "results"))
     specs = list(dict.fromkeys(n for f in d.formulas for n in f.specs))
     slots = sorted(
@@ -61,7 +61,7 @@ def node_text(d: Derivative) -> str:
         + [f"{n}_version" for n in results]
     )
     several = len(d.function.schema.returns) > 1
-    lines = [f"class {d.node}(Node):", f'    """{d.function.schema}"""', ""]
+    lines = [f"class {d.node}(Node):", f'    """Derivative of ``{d.function.schema}``."""', ""]
     lines.append(f"    __slots__ = ({', '.join(repr(s) for s in slots)}{',' if len(slots) == 1 else ''})")
     lines.append("")
     if slots:
@@ -85,7 +85,7 @@ def node_text(d: Derivative) -> str:
 
 
 def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
-    """The body of `backward` after the gradient is at hand: the gradients in the order of their names, as PyTorch's."""
+    """Return the body of `backward` once the gradient is there: the gradients in the order of their names."""
     inputs = d.inputs
     formulas = d.formulas
     if one_list:
@@ -203,7 +203,7 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
 
 
 def formula_functions() -> dict[str, str]:
-    """The functions of `autograd/formulas/`, each with its module."""
+    """Map the functions of `autograd/formulas/` to their modules."""
     folder = Path(__file__).resolve().parent.parent / "autograd" / "formulas"
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
@@ -220,7 +220,7 @@ def formula_functions() -> dict[str, str]:
 
 
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
-    """The in-place form that shares a functional operator's derivative; of one with its own, the tangents alone."""
+    """Return the in-place form that shares a functional operator's derivative, or its tangents alone."""
     wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
     names = (wanted, *function.autogen)
     types = [a.type for a in function.schema.arguments]

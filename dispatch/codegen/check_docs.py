@@ -40,7 +40,7 @@ WRAPPED = frozenset(
 
 
 def is_public(signature: PythonSignature) -> bool:
-    """Whether users call the name, so that it needs documentation."""
+    """Return whether users call the name, so that it needs documentation."""
     name = signature.name
     if name.startswith("_") or name in WRAPPED or not (is_function(signature) or is_method(signature)):
         return False
@@ -50,7 +50,7 @@ def is_public(signature: PythonSignature) -> bool:
 def faults_of(
     operators: Operators, families: Collection[str]
 ) -> tuple[list[PythonSignature], list[str], int]:
-    """Names of some families without documentation; reports of examples that fail; how many examples ran.
+    """Check the documentation of families: undocumented names, reports of failing examples, number of examples run.
 
     In-place forms, which are documented with their functions, are not named.
     """

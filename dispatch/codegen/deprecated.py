@@ -14,7 +14,7 @@ Deprecated = tuple[str, tuple[tuple[str, str | int], ...]]
 
 
 def load_deprecated(path: Path, operators: Operators) -> Mapping[str, tuple[Deprecated, ...]]:
-    """The old signatures by public name. Raises ModelError for one that stands for no call of its operator."""
+    """Read the old signatures by public name. Raises ModelError for one that matches no call of its operator."""
     packets = operators.packets()
     found: dict[str, list[Deprecated]] = {}
     for fields, location in read_entries(path):

@@ -129,7 +129,7 @@ def _camel(base: str) -> str:
 
 
 def result_names(function: NativeFunction) -> tuple[str, ...]:
-    """How formulas call the outputs."""
+    """Return the names by which formulas refer to the outputs."""
     returns = function.schema.returns
     if len(returns) == 1:
         return ("result",)
@@ -202,5 +202,5 @@ def _formula(inputs: tuple[str, ...], text: Any, function: NativeFunction, locat
 
 
 def is_list(function: NativeFunction, name: str) -> bool:
-    """Whether an argument is a list of tensors."""
+    """Return whether an argument is a list of tensors."""
     return next(is_list_type(a.type) for a in function.schema.arguments if a.name == name)

@@ -1,4 +1,4 @@
-"""What an operator's documentation says: the `docs` of an entry, as a frozen dataclass.
+"""Documentation of an operator: the `docs` of an entry, as a frozen dataclass.
 
 One entry documents a name: its function, its method, its ``out=`` form and its in-place form, whose docstrings
 `docstrings` makes of it. It stands on the name's first entry.
@@ -19,7 +19,7 @@ LONGEST_SUMMARY = 110
 
 HOW_TO_WRITE = """\
 docs:
-  summary: What it computes, in one sentence of at most 110 characters.
+  summary: Compute what the name says, in one sentence of at most 110 characters.
   formula: exp(x_i) / sum_j exp(x_j)          # where there is one
   args:
     input: Its meaning, shape and dtype; one such line for each parameter, under its Python name.
@@ -35,7 +35,7 @@ docs:
 
 @dataclass(frozen=True)
 class OperatorDocs:
-    """The documentation of a name.
+    """Documentation of a name.
 
     `args` and `raises` are pairs in the order in which they were written. `lacks` says what is refused though one
     would expect it, `source` where the definition comes from, by default PyTorch's operator of that name.
@@ -56,7 +56,7 @@ class OperatorDocs:
     alias_of: str = ""
 
     def to_fields(self) -> dict[str, Any]:
-        """The YAML fields that this documentation was parsed from."""
+        """Return the YAML fields that this documentation was parsed from."""
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return {name: dict(v) if isinstance(v, tuple) else v for name, v in values.items() if v}
 

@@ -27,7 +27,7 @@ _NOT_METHODS = frozenset({"celu_", "selu_"})
 
 
 class Docstrings:
-    """The docstrings of all names that Python sees, by name; without documentation, the declarations alone.
+    """Docstrings of all public names, by name; an undocumented name has only its declarations.
 
     `signatures` are those of all families.
     """
@@ -39,9 +39,9 @@ class Docstrings:
         self._documentation = documentation
 
     def of(self, name: str) -> str:
-        """The docstring of a function or method, its lines not indented."""
+        """Return the docstring of a function or method, without indentation."""
         found = self._documentation.get(name)
-        return "\n".join(_schemas(self._signatures[name])) if found is None else self._text(found)
+        return _undocumented(self._signatures[name]) if found is None else self._text(found)
 
     def summary_of(self, name: str) -> str:
         """Return the first line of a documented name's docstring; nothing without documentation."""
@@ -49,7 +49,7 @@ class Docstrings:
         return "" if found is None else self._text(found).partition("\n")[0]
 
     def example_of(self, name: str) -> str:
-        """The example of a documented name. Raises ModelError if an in-place form needs one of its own."""
+        """Return the example of a documented name. Raises ModelError if an in-place form needs its own example."""
         found = self._documentation[name]
         docs = found.docs
         example = docs.example
@@ -98,7 +98,7 @@ class Docstrings:
 
 
 def public_name(signature: PythonSignature) -> str:
-    """The name by which users call it: ``tt.add``, ``tt.linalg.eigh``, ``tt.Tensor.add_``."""
+    """Return the name by which users call it: ``tt.add``, ``tt.linalg.eigh``, ``tt.Tensor.add_``."""
     for prefix, namespace in NAMESPACES.items():
         if signature.name.startswith(prefix):
             return f"tt.{namespace}.{signature.name.removeprefix(prefix)}"
@@ -106,17 +106,17 @@ def public_name(signature: PythonSignature) -> str:
 
 
 def is_function(signature: PythonSignature) -> bool:
-    """Whether the name is a function, and not a method alone."""
+    """Return whether the name is a function, and not only a method."""
     return any("function" in f.variants for f in signature.overloads if f.form != "out")
 
 
 def is_method(signature: PythonSignature) -> bool:
-    """Whether tensors have the name as a method."""
+    """Return whether tensors have the name as a method."""
     return any("method" in f.variants for f in signature.overloads)
 
 
 def _sources(found: Documentation, signature: PythonSignature) -> tuple[str, list[str]]:
-    """PyTorch's operator, and the works that define it."""
+    """Return PyTorch's operator, and the works that define it."""
     given = [part.strip().removesuffix(".") for part in found.docs.source.split(";") if part.strip()]
     operators = [part for part in given if re.match(r"(The operator )?`?(torch\.|aten::)", part)]
     references = [f"{part}." for part in given if part not in operators]
@@ -133,7 +133,7 @@ def _sources(found: Documentation, signature: PythonSignature) -> tuple[str, lis
 
 
 def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tuple[str, str]]:
-    """Each parameter in the signature's order, and its description."""
+    """Yield each parameter in the signature's order, with its description."""
     described = dict(found.docs.args)
     has_input = any(a.name == "self" for f in signature.overloads for a in f.schema.arguments)
     for parameter in signature.parameters:
@@ -168,7 +168,7 @@ def _shared(name: str, has_input: bool) -> str:
 
 
 def _out(signature: PythonSignature) -> str:
-    """How ``out=`` is given: a tensor, a tuple of them, or either where overloads differ."""
+    """Return the description of ``out=``: a tensor, a tuple of tensors, or either if overloads differ."""
     outs = [f for f in signature.overloads if f.form == "out"]
     counts = {len(f.schema.out_arguments) for f in outs}
     if counts == {1}:
@@ -193,7 +193,7 @@ def _signatures_text(signature: PythonSignature) -> str:
 
 
 def _signature_lines(signature: PythonSignature) -> list[str]:
-    """The signatures of the overloads, ``out=`` with the form whose result it takes; those by names are left out."""
+    """Return the signatures of the overloads, each with its ``out=``, except for overloads by dimension names."""
     called = public_name(signature)
     method = not is_function(signature)
     shown = [f for f in signature.overloads if f.form != "out" and f.python_binding and not takes_names(f)]
@@ -214,8 +214,15 @@ def _schemas(signature: PythonSignature) -> list[str]:
     return shown or [str(signature.first.schema)]
 
 
+def _undocumented(signature: PythonSignature) -> str:
+    schemas = _schemas(signature)
+    if len(schemas) == 1:
+        return f"Call ``{schemas[0]}``."
+    return "Call the overload that the arguments match.\n\n" + "\n".join(f"    {each}" for each in schemas)
+
+
 def _section(title: str, items: Iterable[str], between: str = "\n") -> str:
-    """A section of Google's; nothing if it has no items."""
+    """Format a section in Google style; return an empty text for no items."""
     filled = between.join(_filled(item) for item in items if item)
     return f"{title}:\n{filled}" if filled else ""
 

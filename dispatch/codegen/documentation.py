@@ -32,12 +32,12 @@ class Documentation:
 
 
 def python_name(argument: str) -> str:
-    """An argument's name in documentation."""
+    """Return an argument's name in documentation."""
     return "input" if argument == "self" else argument
 
 
 def documentation_of(functions: Iterable[NativeFunction]) -> dict[str, Documentation]:
-    """The documentation of every name that has one.
+    """Return the documentation of every documented name.
 
     Raises ModelError for docs that do not stand on the first entry of their name, aliases of names without docs of
     their own, arguments that do not exist, and arguments that are not described.
@@ -80,7 +80,7 @@ def _own(entry: NativeFunction, entries: Mapping[str, NativeFunction]) -> Docume
 
 
 def parameters_of(overloads: Iterable[NativeFunction]) -> list[str]:
-    """The Python names of the arguments that overloads take, except for results and names of dimensions."""
+    """Return the Python names of the overloads' arguments, except for results and dimension names."""
     return list(
         dict.fromkeys(
             python_name(a.name)

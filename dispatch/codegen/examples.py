@@ -12,7 +12,7 @@ IMPORT = ">>> import triten as tt"
 
 
 def renamed(example: str, public: str, alias: str, alias_public: str) -> str:
-    """The example of what users call as `public`, with calls of an alias in the place of its calls."""
+    """Rewrite an example of `public` to call an alias instead."""
     short = public.rpartition(".")[2]
 
     def call(match: re.Match[str]) -> str:
@@ -22,7 +22,7 @@ def renamed(example: str, public: str, alias: str, alias_public: str) -> str:
 
 
 def in_place_example(example: str, name: str, public: str, method: bool) -> str | None:
-    """The example of the function `name` rewritten for its in-place form; None where it does not follow.
+    """Rewrite an example of the function `name` for its in-place form; return None if that is not possible.
 
     The last statement has to be a call of the function or of the method, which prints its result. The first argument
     becomes a variable, on which the method is called, or which the function is given if there is no `method`.
@@ -80,12 +80,12 @@ def _wanted(statement: doctest.Example) -> list[str]:
 
 
 def with_import(example: str) -> str:
-    """An example that runs as it stands."""
+    """Return an example with its import, so that it runs by itself."""
     return example if "import triten" in example else f"{IMPORT}\n{example}"
 
 
 def failures_of(example: str, name: str) -> str:
-    """What doctest reports of an example that does not print what it says; nothing if it does."""
+    """Run an example, and return doctest's report if the output differs, else an empty text."""
     test = doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     reported: list[str] = []

@@ -18,7 +18,7 @@ from .rows import parted, words_by_key
 
 
 def forward_module(family: str, derivatives: list[Derivative]) -> str:
-    """The module of a family's formulas, with the table of them by operator."""
+    """Return the module of a family's formulas, with the table of formulas by operator."""
     having = [d for d in derivatives if d.forward]
     parts = [_function(d) for d in having]
     rows = "".join(f'    "aten::{d.function.name}": jvp_{d.function.identifier},\n' for d in having)
@@ -47,7 +47,7 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
 
 
 def forward_index(derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
-    """`generated/forward/__init__.py`: in which family's module an operator's formula stands, and in-place twins."""
+    """Return `generated/forward/__init__.py`: each formula's module, and the functional operators of in-place ones."""
     operators: dict[str, list[str]] = {}
     twins: list[str] = []
     for d in derivatives:
@@ -84,7 +84,7 @@ def _function(d: Derivative) -> str:
         body += _tangent_lines(d, local, source, f"[{number}]" if len(names) > 1 else "")
     used = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", "\n".join(body)))
     lines = [f"def jvp_{function.identifier}(op: Any, args: Any, tangents: Any, result: Any) -> Any:"]
-    lines.append(f'    """{function.schema}"""')
+    lines.append(f'    """Compute the tangents of ``{function.schema}``."""')
     lines += [
         f"    {local_name(a.name)} = args[{i}]" for i, a in enumerate(arguments) if local_name(a.name) in used
     ]
@@ -97,7 +97,7 @@ def _function(d: Derivative) -> str:
 
 
 def _tangent_lines(d: Derivative, local: str, source: str, place: str) -> list[str]:
-    """Statements that leave a result's tangent, or None for zero, in `local`; `place` picks it from several."""
+    """Return statements that assign a result's tangent, or None for zero, to `local`; `place` indexes the results."""
     if source == "auto_element_wise":
         terms = [term for f in d.formulas for term in _element_wise(d, f)]
     elif source in ("auto_linear", "auto_multilinear"):
@@ -121,7 +121,7 @@ def _tangent_lines(d: Derivative, local: str, source: str, place: str) -> list[s
 
 
 def _arguments(d: Derivative, replaced: tuple[str, ...]) -> list[str]:
-    """The operator's arguments, with tangents in the place of some; of several, missing ones are zero."""
+    """Return the operator's arguments with some replaced by tangents; missing ones of several are zero."""
     out = []
     for a in d.function.schema.arguments:
         local = local_name(a.name)
@@ -135,7 +135,7 @@ def _arguments(d: Derivative, replaced: tuple[str, ...]) -> list[str]:
 
 
 def _element_wise(d: Derivative, formula: Formula) -> list[tuple[list[str], str]]:
-    """The backward formula of each input, applied to its tangent: the Jacobian is diagonal."""
+    """Return the backward formula of each input, applied to its tangent, since the Jacobian is diagonal."""
     if formula.uses_grads or len(formula.inputs) > 1 or len(d.function.schema.returns) > 1:
         raise ModelError(
             f"{d.location}: {d.function.name} is not element-wise: a formula has several inputs or results"
@@ -147,7 +147,7 @@ def _element_wise(d: Derivative, formula: Formula) -> list[tuple[list[str], str]
 
 
 def _terms(d: Derivative, source: str) -> list[tuple[list[str], str]]:
-    """The summands of a formula, each with the tangents in it."""
+    """Return the summands of a formula, each with the tangents in it."""
     try:
         tree = ast.parse(source, mode="eval").body
     except SyntaxError as error:

@@ -81,7 +81,7 @@ UNARY_OPERATORS = frozenset({"neg", "positive", "abs", "bitwise_not"})
 
 
 def key_expression(parameter: PythonParameter, name: str) -> str:
-    """The key element of a parameter, as source; `cls`, its class, is set where the role is operand."""
+    """Return the key element of a parameter as source; `cls` holds its class if the role is operand."""
     return {
         "tensor": f"{name}._spec",
         "optional": f"None if {name} is None else {name}._spec",
@@ -94,7 +94,7 @@ def key_expression(parameter: PythonParameter, name: str) -> str:
 
 
 def _specs_in(name: str, has_gaps: bool) -> str:
-    """The specs of a list of tensors, those of short ones without a comprehension."""
+    """Return the specs of a list of tensors as source, without a comprehension for short lists."""
     if has_gaps:
         one = f"(None if {name}[0] is None else {name}[0]._spec,)"
         return f"({one} if len({name}) == 1 else tuple([None if t is None else t._spec for t in {name}]))"
@@ -107,7 +107,7 @@ def _constant(default: str | None) -> str:
 
 
 def _second_operand(parameters: list[PythonParameter]) -> int:
-    """How many parameters are operands; each but one is looked at without its class in a variable."""
+    """Return the number of operands; all but one are checked without a variable for their class."""
     return sum(p.role == "operand" for p in parameters)
 
 
@@ -136,7 +136,7 @@ class _Body:
         return f'check_requires_grad("{self.signature.name}", requires_grad)'
 
     def _numpy_names(self) -> list[str]:
-        """The names of NumPy's that stand for parameters; a method's object has no name."""
+        """Return NumPy's names of parameters; a method's `self` has none."""
         own = [self.name_of(p) for p in self.parameters]
         return [name for each in own for name in NUMPY_NAMES.get(each, ()) if name not in own]
 
@@ -144,7 +144,7 @@ class _Body:
         return "self" if parameter.name == "self" and self.method else parameter_name(parameter.name)
 
     def is_operand(self, parameter: PythonParameter) -> bool:
-        """Whether a number may stand there: a method's self is a tensor, whatever the functions allow."""
+        """Return whether the parameter may be a number; a method's self is always a tensor."""
         return parameter.role == "operand" and not (self.method and parameter.name == "self")
 
     def all_arguments(self) -> str:
@@ -162,12 +162,12 @@ class _Body:
         return self.signature.parameters[index].role == "scale"
 
     def rare_given(self) -> str:
-        """A condition to follow others: that a parameter which stands in no key was given."""
+        """Return a further condition: that a parameter outside the key was given."""
         rare = [self.name_of(p) for p in self.parameters if p.role == "rare"]
         return "".join(f" or {name} is not None" for name in rare)
 
     def default_of(self, parameter: PythonParameter) -> str | None:
-        """A parameter's default. What another name may give is REQUIRED, and so all after it: a miss refuses it."""
+        """Return a parameter's default, REQUIRED from the first parameter on that NumPy's name can also set."""
         default = parameter.default
         if default is not None:
             return _constant(default) if parameter.role == "scale" else default
@@ -179,7 +179,7 @@ class _Body:
         )
 
     def named_call(self) -> list[str]:
-        """The call of a rare form: too many positions, or names of NumPy's. As a condition and an expression."""
+        """Return the condition and call of a rare form: too many positional arguments, or NumPy's names."""
         if not self.is_flat and not self.numpy_names:
             return []
         names, condition = "numpy_names", "numpy_names"
@@ -192,7 +192,7 @@ class _Body:
         return [condition, call]
 
     def lookup_out(self) -> list[str]:
-        """The plan of a call with ``out=``, by every argument's key element."""
+        """Return the plan lookup of a call with ``out=``, by every argument's key element."""
         packet = f"{self.signature.name}_packet"
         elements: list[str] = []
         lines: list[str] = []
@@ -222,7 +222,7 @@ class _Body:
         ]
 
     def may_be_list(self, p: PythonParameter) -> bool:
-        """Whether a parameter that is part of the key is often given as a list: sizes, dimensions."""
+        """Return whether a parameter in the key is often a list, such as sizes or dimensions."""
         return (
             p.role == "static"
             and p in self.parameters
@@ -398,24 +398,24 @@ class _Body:
         return ", ".join(texts)
 
     def _star(self) -> str:
-        """What stands before the parameters that are given by keyword."""
+        """Return the marker before keyword-only parameters."""
         return "beyond: Any = None" if self.is_flat else "*"
 
 
 def out_annotation(signature: PythonSignature) -> str:
-    """The annotation of ``out=``, whose default is None."""
+    """Return the annotation of ``out=``, whose default is None."""
     outs = [f.schema.out_arguments for f in signature.overloads if f.form == "out"]
     return united(*(result_annotation(len(each)) for each in outs), "None")
 
 
 def return_annotation(signature: PythonSignature) -> str:
-    """The annotation of the result, whichever overload gives it."""
+    """Return the annotation of the result for all overloads together."""
     only_out = all(f.form == "out" for f in signature.overloads)
     return united(*(returns_text(f) for f in signature.overloads if f.form != "out" or only_out))
 
 
 def literal(docstring: str) -> list[str]:
-    """A docstring as lines of source, indented for a function's body."""
+    """Return a docstring as source lines, indented for a function's body."""
     first, *rest = docstring.split("\n")
     prefix = 'r"""' if "\\" in docstring else '"""'
     lines = [f"    {prefix}{first}", *(f"    {line}" if line else "" for line in rest)]
@@ -423,7 +423,7 @@ def literal(docstring: str) -> list[str]:
 
 
 def function_text(signature: PythonSignature, docstring: str | None, method: bool = False) -> str:
-    """One function, or one method (indented by the caller).
+    """Return one function, or one method (indented by the caller).
 
     Without a docstring the method gets its function's when the classes are put together.
     """
@@ -518,7 +518,7 @@ def function_text(signature: PythonSignature, docstring: str | None, method: boo
 
 
 def has_short(signature: PythonSignature) -> bool:
-    """Whether a tensor alone, or with one number, may decide a general name's call."""
+    """Return whether a tensor alone, or with a number, can decide a general name's call."""
     if not signature.general or signature.is_factory:
         return False
     for f in signature.overloads:
@@ -529,7 +529,7 @@ def has_short(signature: PythonSignature) -> bool:
 
 
 def is_sized_factory(signature: PythonSignature) -> bool:
-    """Whether sizes alone may be given, as ``empty(2, 3)``."""
+    """Return whether the call can give sizes alone, as in ``empty(2, 3)``."""
     rest = [p for p in signature.parameters if p.name != signature.variadic and p.role != "rare"]
     return bool(
         signature.is_factory
@@ -540,7 +540,7 @@ def is_sized_factory(signature: PythonSignature) -> bool:
 
 
 def operator_text(signature: PythonSignature, special: str) -> str:
-    """A special method such as ``__add__``."""
+    """Return a special method such as ``__add__`` as source."""
     body = _Body(signature, True, operator=special)
     names = ["self"] + [f"{p.name}: Any" for p in body.parameters[1:]]
     lines = [f"def {special}({', '.join(names)}) -> Any:"]
@@ -549,7 +549,7 @@ def operator_text(signature: PythonSignature, special: str) -> str:
 
 
 def packets_of(functions: list[NativeFunction]) -> dict[str, PythonSignature]:
-    """The signatures of a family's names that Python sees."""
+    """Return the signatures of a family's public names."""
     grouped: dict[str, list[NativeFunction]] = {}
     for f in functions:
         if f.python_binding:
@@ -558,7 +558,7 @@ def packets_of(functions: list[NativeFunction]) -> dict[str, PythonSignature]:
 
 
 def signatures_of(operators: Operators) -> dict[str, PythonSignature]:
-    """The signatures of all names that Python sees."""
+    """Return the signatures of all public names."""
     families = [packets_of(operators.of_family(family)) for family in operators.families()]
     return {name: signature for packets in families for name, signature in packets.items()}
 
@@ -585,7 +585,7 @@ def functions_module(
     deprecated: Mapping[str, tuple[Deprecated, ...]],
     docstrings: Docstrings,
 ) -> str:
-    """The module of a family's public functions and packets."""
+    """Return the module of a family's public functions and packets."""
     signatures = packets_of(functions)
     text = HEADER.format(title=f"Functions of the {family} family.", source=f"native_functions/{family}.yaml")
     body: list[str] = ["# fmt: off"]
@@ -630,7 +630,7 @@ def functions_module(
 
 
 def has_methods(functions: list[NativeFunction]) -> bool:
-    """Whether Tensor has a method of a family; each module more costs every import."""
+    """Return whether Tensor has a method of a family; every further module slows down each import."""
     return any(
         signature.name in OPERATORS or any("method" in f.variants for f in signature.overloads)
         for signature in packets_of(functions).values()
@@ -643,7 +643,7 @@ def methods_module(
     deprecated: Mapping[str, tuple[Deprecated, ...]],
     docstrings: Docstrings,
 ) -> str:
-    """The module of a family's mixin of Tensor methods."""
+    """Return the module of a family's mixin of Tensor methods."""
     signatures = packets_of(functions)
     text = HEADER.format(title=f"Methods of the {family} family.", source=f"native_functions/{family}.yaml")
     methods: list[str] = []
@@ -683,7 +683,7 @@ def methods_module(
 
 
 def imports_for(code: str, family: str, packet: bool = True) -> str:
-    """The imports that generated code uses."""
+    """Return the imports that generated code uses."""
     names = set(re.findall(r"\b[A-Za-z_][A-Za-z_0-9]*\b", without_docstrings(code)))
     lines = ["from typing import TYPE_CHECKING, Any", ""]
     if "modes" in names:

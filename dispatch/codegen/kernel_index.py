@@ -30,7 +30,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
 
 
 def _registering_module(package: str) -> str:
-    """The module of the package whose body is being executed."""
+    """Return the module of the package whose body is being executed."""
     frame = sys._getframe(1)
     while frame.f_code.co_name != "<module>" or not frame.f_globals["__name__"].startswith(f"{package}."):
         if frame.f_back is None:
@@ -41,7 +41,7 @@ def _registering_module(package: str) -> str:
 
 
 def registered() -> dict[str, list[str | None]]:
-    """The modules of each stub's kernels, by importing all of them.
+    """Return the modules of each stub's kernels, by importing all of them.
 
     Raises:
         RuntimeError: if a module was imported before.
@@ -76,14 +76,14 @@ def registered() -> dict[str, list[str | None]]:
 
 
 def index_module() -> str:
-    """The text of `kernel_index.py`."""
+    """Return the text of `kernel_index.py`."""
 
     rows = "".join(index_row(name, modules) for name, modules in sorted(registered().items()))
     return f"{HEADER}{rows}}}\n"
 
 
 def index_row(name: str, modules: Sequence[str | None]) -> str:
-    """A kernel's row as ruff formats it, so that the index is written and compared without ruff."""
+    """Format a kernel's row as ruff does, so that writing and checking the index works without ruff."""
     texts = ["None" if module is None else f'"{module}"' for module in modules]
     row = f'    "{name}": ({", ".join(texts)}),\n'
     if len(row) <= LINE_LENGTH + 1:

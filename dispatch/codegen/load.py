@@ -17,7 +17,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_entries(path: Path) -> list[tuple[dict[str, Any], Location]]:
-    """The entries of a YAML file, each with its place."""
+    """Return the entries of a YAML file, each with its location."""
     loader = _LOADER(path.read_text())
     root = loader.get_single_node()
     out = []
@@ -40,11 +40,11 @@ class Operators:
         return sorted({f.family for f in self.functions})
 
     def of_family(self, family: str) -> list[NativeFunction]:
-        """The operators of one file."""
+        """Return the operators of one file."""
         return [f for f in self.functions if f.family == family]
 
     def packets(self) -> dict[str, list[NativeFunction]]:
-        """Operators that Python sees, by public name."""
+        """Return the operators that Python sees, by public name."""
         out: dict[str, list[NativeFunction]] = {}
         for f in self.functions:
             if f.python_binding:

@@ -119,7 +119,7 @@ class NativeFunction:
         return self.structured_inherits == "ViewBase"
 
     def to_fields(self) -> dict[str, Any]:
-        """The YAML fields that this declaration was parsed from."""
+        """Return the YAML fields that this declaration was parsed from."""
         out: dict[str, Any] = {"func": str(self.schema)}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
@@ -198,7 +198,7 @@ class NativeFunction:
         return made
 
     def derive(self, name: str) -> NativeFunction:
-        """The in-place or ``out=`` form of this functional operator that ``autogen`` names.
+        """Return the in-place or ``out=`` form of this functional operator that ``autogen`` names.
 
         The result of the overload ``grad_input`` has that name.
         """

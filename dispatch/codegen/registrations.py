@@ -21,7 +21,7 @@ That they are named says where an operator without another kernel is served.
 
 
 def registrations_module(family: str, functions: list[NativeFunction], derivatives: list[Derivative]) -> str:
-    """The module whose `register` defines a family."""
+    """Return the module whose `register` defines a family."""
     file = f"native_functions/{family}.yaml"
     text = HEADER.format(title=f"Registrations of the {family} family.", source=file)
     recorded = {str(d.function.name) for d in derivatives}
@@ -110,7 +110,7 @@ def _is_explicit(f: NativeFunction) -> bool:
 
 
 def out_twin(f: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
-    """The ``out=`` form that computes what a functional or in-place form does; None where there is none."""
+    """Return the ``out=`` form that computes the same as a functional or in-place form, or None."""
     if f.form == "out":
         return None
     inputs = [(a.name, a.type) for a in f.schema.arguments]
@@ -123,12 +123,12 @@ def out_twin(f: NativeFunction, functions: list[NativeFunction]) -> NativeFuncti
 
 
 def package_module(title: str) -> str:
-    """The ``__init__.py`` of a folder that only holds modules."""
+    """Return the ``__init__.py`` of a folder that only holds modules."""
     return HEADER.format(title=title, source="*.yaml")
 
 
 def index_module(families: list[str]) -> str:
-    """`generated/__init__.py`: the families."""
+    """Return `generated/__init__.py` with the families."""
     text = HEADER.format(
         title="Generated code, a folder for each kind, a module for each family.", source="*.yaml"
     )
@@ -137,7 +137,7 @@ def index_module(families: list[str]) -> str:
 
 
 def tensor_methods_module(families: list[str]) -> str:
-    """`generated/methods/__init__.py`: the one mixin that `Tensor` takes."""
+    """Return `generated/methods/__init__.py` with the mixin class that `Tensor` inherits."""
     text = HEADER.format(title="All generated methods of Tensor, as one mixin.", source="*.yaml")
     imports = "from ...core.function_docstrings import take_docstrings\nfrom .. import functions\n"
     imports += "\n".join(f"from .{f} import {f.title().replace('_', '')}Methods" for f in families)
@@ -151,7 +151,7 @@ def tensor_methods_module(families: list[str]) -> str:
 
 
 def operator_index_module(names: dict[str, list[str]]) -> str:
-    """`generated/registrations/operator_index.py`: the family of every operator, known before families load."""
+    """Return `generated/registrations/operator_index.py`: each operator's family, known before families load."""
     text = HEADER.format(title="The operators of each family.", source="*.yaml")
     return (
         f"{text}_NAMES = {words_by_key(names)}\n"
@@ -161,7 +161,7 @@ def operator_index_module(names: dict[str, list[str]]) -> str:
 
 
 def functions_index_module(names: dict[str, list[str]]) -> str:
-    """`generated/functions/__init__.py`: every public function, for the root and for composites."""
+    """Return `generated/functions/__init__.py` with every public function, for the root and for composites."""
     text = HEADER.format(title="All generated functions.", source="*.yaml")
     imports = "".join(f"from .{family} import *\n" for family, functions in names.items() if functions)
     return f"""{text}{imports}

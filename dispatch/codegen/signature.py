@@ -42,7 +42,7 @@ class PythonSignature:
         return self.overloads[0]
 
     def sizes_of(self, method: bool) -> str | None:
-        """The parameter that the function or the method takes as several positional sizes; see `variadic`.
+        """Return the parameter that the call may give as several positional sizes; see `variadic`.
 
         Functions of a tensor take none: there a tuple is asked for.
         """
@@ -63,12 +63,12 @@ class PythonSignature:
 
 
 def takes_names(function: NativeFunction) -> bool:
-    """Whether an overload takes names of dimensions."""
+    """Return whether an overload takes dimension names."""
     return any(base_type(argument.type).name == "Dimname" for argument in function.schema.arguments)
 
 
 def role_of(type: Type, argument: Argument, wrapped: bool | str) -> str:
-    """What an argument is to a plan's key; see `core.call_arguments.Parameter`."""
+    """Return an argument's role in a plan's key; see `core.call_arguments.Parameter`."""
     name = base_type(type).name
     is_list = is_list_type(type)
     if name == "Tensor":
@@ -87,7 +87,7 @@ def role_of(type: Type, argument: Argument, wrapped: bool | str) -> str:
 
 
 def default_text(argument: Argument) -> str | None:
-    """A default as source text."""
+    """Return a default as source text."""
     value: Any = argument.default
     if value is NO_DEFAULT:
         return None
@@ -103,7 +103,7 @@ def default_text(argument: Argument) -> str | None:
 
 
 def annotation_of(type: Type, role: str) -> str:
-    """A Python annotation."""
+    """Return a Python annotation."""
     if isinstance(type, OptionalType):
         return f"{annotation_of(type.elem, role)} | None"
     if isinstance(type, ListType):
@@ -126,7 +126,7 @@ def annotation_of(type: Type, role: str) -> str:
 
 
 def argument_annotation(f: NativeFunction, argument: Argument) -> str:
-    """The annotation of an overload's argument; a number may stand for a tensor where the operator lets it."""
+    """Return the annotation of an overload's argument, including numbers if the operator accepts them for a tensor."""
     role = role_of(argument.type, argument, f.wrapped_numbers)
     if f.wrapped_numbers and role == "tensor" and argument is not f.schema.arguments[0]:
         role = "operand"
@@ -134,13 +134,13 @@ def argument_annotation(f: NativeFunction, argument: Argument) -> str:
 
 
 def united(*annotations: str) -> str:
-    """The union of annotations, each member once and None last."""
+    """Return the union of annotations without duplicates, None last."""
     members = dict.fromkeys(member for each in annotations for member in members_of(each))
     return " | ".join(sorted(members, key=lambda member: member == "None"))
 
 
 def members_of(annotation: str) -> list[str]:
-    """The members of a union that is written with bars."""
+    """Return the members of a union that is written with bars."""
     return re.split(r" \| (?![^\[]*\])", annotation)
 
 
@@ -239,7 +239,7 @@ def _merge_roles(a: str, b: str) -> str | None:
 
 
 def _variadic(shapes: list[NativeFunction], parameters: list[PythonParameter]) -> str | None:
-    """The parameter that may be given as several positional sizes, as in ``view(4, 64)``."""
+    """Return the parameter that a call may give as several positional sizes, as in ``view(4, 64)``."""
     first = 1 if parameters and parameters[0].name == "self" else 0
     if len(parameters) <= first:
         return None

@@ -10,14 +10,14 @@ from .signature import PythonSignature, annotation_of, argument_annotation, defa
 
 
 def parameter_name(argument: str) -> str:
-    """The name under which Python takes an argument: ``input`` for `self`, ``from_`` for a keyword."""
+    """Return an argument's name in Python: ``input`` for `self`, ``from_`` for a keyword."""
     if argument == "self":
         return "input"
     return f"{argument}_" if keyword.iskeyword(argument) else argument
 
 
 def returns_text(f: NativeFunction) -> str:
-    """The annotation of an overload's result."""
+    """Return the annotation of an overload's result."""
     kinds = [annotation_of(r.type, "") for r in f.schema.returns]
     if not kinds:
         return "None"
@@ -25,14 +25,14 @@ def returns_text(f: NativeFunction) -> str:
 
 
 def result_annotation(outs: int) -> str:
-    """The annotation of ``out=``."""
+    """Return the annotation of ``out=``."""
     return "Tensor" if outs == 1 else f"tuple[{', '.join(['Tensor'] * outs)}]"
 
 
 def parameters_text(
     signature: PythonSignature, f: NativeFunction, method: bool, in_full: bool = False, outs: int = 0
 ) -> str:
-    """The parameters of an overload of a name.
+    """Return the parameters of an overload of a name.
 
     Defaults are ``...``, or `in_full` themselves; `outs` counts the results of an ``out=`` form that is shown with
     its functional one.

@@ -63,7 +63,7 @@ def return_types_stub(operators: Operators) -> str:
 
 
 def overload_text(signature: PythonSignature, f: NativeFunction, method: bool) -> str:
-    """One overload as a stub."""
+    """Return one overload as a stub."""
     return f"def {f.base}({parameters_text(signature, f, method)}) -> {result_text(f)}: ..."
 
 
@@ -92,7 +92,7 @@ def _overloads(
 
 
 def functions_stub(operators: Operators, docstrings: Docstrings) -> str:
-    """`functions.pyi`: every public function, by family."""
+    """Return `functions.pyi`: every public function, by family."""
     parts = [STUB_HEADER]
     for family in operators.families():
         functions = operators.of_family(family)
@@ -109,7 +109,7 @@ def functions_stub(operators: Operators, docstrings: Docstrings) -> str:
 
 
 def methods_stub(operators: Operators, docstrings: Docstrings) -> str:
-    """`tensor_methods.pyi`: every generated method of Tensor, by family."""
+    """Return `tensor_methods.pyi`: every generated method of Tensor, by family."""
     parts = [STUB_HEADER, "class TensorMethods:"]
     for family in operators.families():
         functions = operators.of_family(family)

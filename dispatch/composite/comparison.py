@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 
 
 def isclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
-    """Compute `torch.isclose`: ``
-
-    self - other
-
-    <= atol + rtol *
-
-    other
-
-    ``; equal elements, including infinities, are close.
-    """
+    """Compute ``|self - other| <= atol + rtol * |other|``; equal elements, including infinities, are close."""
     if self.dtype is not other.dtype:
         raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
     if not rtol >= 0:

@@ -273,12 +273,7 @@ def _with_label_smoothing(
 
 
 def l1_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """Compute
-
-    self - target
-
-    .
-    """
+    """Compute ``|self - target|``, reduced."""
     return reduced(ops.abs(self - target), reduction)
 
 

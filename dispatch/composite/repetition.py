@@ -12,7 +12,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
-from ..structured.meta.dims import MOST_ELEMENTS, check_size, wrap_dim
+from ..structured.meta.dims import MAX_ELEMENTS, check_size, wrap_dim
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
 
@@ -129,7 +129,7 @@ def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         if least < 0:
             raise RuntimeError("repeats can not be negative")
         total = int(ends.select(0, spec.numel - 1))
-        if most * spec.numel > MOST_ELEMENTS:  # the sum may have wrapped around
+        if most * spec.numel > MAX_ELEMENTS:  # the sum may have wrapped around
             total = sum(repeats.tolist())
             check_size((total,))
         if output_size is not None and output_size != total:

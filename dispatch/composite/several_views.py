@@ -17,17 +17,17 @@ from ..structured.meta.dims import wrap_dim
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 """Maximum number of views that a plan creates at once; more views are created one by one."""
-MOST_VIEWS = 1 << 26
+MAX_VIEWS = 1 << 26
 """Maximum number of views of one call: the Python objects of more would take tens of gigabytes."""
 
 
 def refuse_too_many_views(name: str, count: int) -> None:
-    """Raise RuntimeError if a call would return more than `MOST_VIEWS` views."""
-    if count > MOST_VIEWS:
+    """Raise RuntimeError if a call would return more than `MAX_VIEWS` views."""
+    if count > MAX_VIEWS:
         raise RuntimeError(
-            f"{name}: {count} views are more than {MOST_VIEWS}; pass a smaller tensor or larger parts"
+            f"{name}: {count} views are more than {MAX_VIEWS}; pass a smaller tensor or larger parts"
         )
 
 
@@ -40,7 +40,7 @@ def _plan_several(
     node: str,
 ) -> Plan | None:
     """Plan the views that `part` creates from a call's tensor, one for each tuple of arguments."""
-    if len(of_each) > MOST_PARTS:
+    if len(of_each) > MAX_PARTS:
         return None
     plans = []
     for given in of_each:
@@ -66,7 +66,7 @@ def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
     if length <= 0:
         return None
     size = _size_along(self._spec, dim)
-    if not 0 < size <= MOST_PARTS * length:
+    if not 0 < size <= MAX_PARTS * length:
         return None
     return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
 
@@ -86,7 +86,7 @@ def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
         return None
     size = _size_along(self._spec, dim)
     length = -(-size // chunks)
-    if not 0 < size <= MOST_PARTS * length:
+    if not 0 < size <= MAX_PARTS * length:
         return None
     return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
 
@@ -108,6 +108,6 @@ def plan_unbind(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
     """Plan a view of every index of a dimension."""
     self, dim = args
     size = _size_along(self._spec, dim)
-    if not 0 < size <= MOST_PARTS:
+    if not 0 < size <= MAX_PARTS:
         return None
     return _plan_several(op, key_set, args, "aten::select.int", [(dim, i) for i in range(size)], "Unbind")

@@ -259,7 +259,7 @@ def _combinations_by_mask(self: Tensor, r: int, with_replacement: bool) -> Tenso
     return ops.stack([grid.masked_select(ascends) for grid in grids], 1)
 
 
-MOST_CHOSEN = 2**29
+MAX_CHOSEN = 2**29
 """Maximum number of elements in a result of `combinations`; their indices take 4 GiB."""
 
 
@@ -267,15 +267,15 @@ def _number_of_choices(numel: int, r: int, with_replacement: bool) -> int:
     """Return the number of combinations of `r` out of `numel` elements. Raises RuntimeError for too many."""
     among = numel + r - 1 if with_replacement else numel
     # Each further element adds at least one combination, so check r before computing a huge binomial.
-    fits = 0 <= r <= MOST_CHOSEN and (r > among or min(r, among - r) <= 64)
+    fits = 0 <= r <= MAX_CHOSEN and (r > among or min(r, among - r) <= 64)
     count = math.comb(among, r) if fits and numel else 0
     if not fits and r > among:
         return 0
-    if not fits or count * r > MOST_CHOSEN:
+    if not fits or count * r > MAX_CHOSEN:
         size = f"{count} x {r}" if fits else f"more than 2**63 x {r}"
         raise RuntimeError(
             f"combinations: {numel} elements, {r} at a time, give a tensor of {size} elements, and at most "
-            f"{MOST_CHOSEN} are supported; choose a smaller r"
+            f"{MAX_CHOSEN} are supported; choose a smaller r"
         )
     return count
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SIDE = 128
 """Side of an image in pixels; a sample has at most its square."""
-LEAST_PIXELS = 8
+MIN_PIXELS = 8
 """Minimum side of an image, in pixels."""
 FEW = 12
 """Tensors of at most this many elements get no histogram."""
@@ -118,7 +118,7 @@ def _picture_of(sizes: tuple[int, ...]) -> tuple[int | None, int] | None:
     if len(sides) != 2 or min(sides) == 0:
         return None
     step = -(-max(sides) // SIDE)
-    return (channels, step) if -(-min(sides) // step) >= LEAST_PIXELS else None
+    return (channels, step) if -(-min(sides) // step) >= MIN_PIXELS else None
 
 
 def _numbers(array: NDArray[Any], is_whole: bool) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 BARS, BAR_WIDTH, HEIGHT = 24, 6, 48
 """Histogram geometry: number of bars, bar width and height in pixels."""
-LEAST_SIDE = 96
+MIN_SIDE = 96
 """Smaller images are enlarged to this many pixels."""
 COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 """PNG color types by channel count: grayscale, RGB, RGBA (ISO/IEC 15948, 11.2.2)."""
@@ -44,7 +44,7 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 def image(pixels: NDArray[np.uint8]) -> str:
     """Return an HTML image element; small images are enlarged with sharp pixels."""
     height, width, _ = pixels.shape
-    factor = max(1, LEAST_SIDE // max(height, width))
+    factor = max(1, MIN_SIDE // max(height, width))
     data = base64.b64encode(png(pixels)).decode()
     return (
         f'<img width="{width * factor}" height="{height * factor}" style="image-rendering:pixelated" '

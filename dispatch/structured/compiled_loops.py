@@ -1,8 +1,9 @@
 """Compiled loops that replace multi-pass NumPy kernels on the host (the extra ``triten[jit]``).
 
-A kernel whose stub is in `LOOPED` or in `ROWS` begins with NumPy's implementation. After `WORTH` elements, a background
-thread compiles its loop, or loads it from the disk cache. From then on the loop computes the plan's calls, with bitwise
-identical results. Without llvmlite no loops are compiled, and small programs never import llvmlite.
+A kernel whose stub is in `LOOPED` or in `ROW_OPERATORS` begins with NumPy's implementation. After `COMPILE_THRESHOLD`
+elements, a background thread compiles its loop, or loads it from the disk cache. From then on the loop computes the
+plan's calls, with bitwise identical results. Without llvmlite no loops are compiled, and small programs never import
+llvmlite.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
 LOOPED_FROM = 1 << 13
 """Minimum number of elements of a kernel with a loop: NumPy computes fewer sooner than a loop is found."""
-WORTH = 1 << 23
+COMPILE_THRESHOLD = 1 << 23
 """Compile a loop once a kernel has processed this many elements; NumPy takes some 10 milliseconds for them."""
-WORTH_WARM = 1 << 21
+WARM_COMPILE_THRESHOLD = 1 << 21
 """The same threshold once llvmlite is imported, which takes most of the time of the first loop."""
 CALLS = 4
 """Minimum number of calls before a loop is compiled: a single computation is not worth a loop, even a large one."""
@@ -31,7 +32,7 @@ LARGE_FROM = 1 << 16
 """Minimum number of elements for a loop that replaces a single NumPy pass; threads share such a loop sooner."""
 SHORT_LINE = 1 << 12
 """Longest row for which NumPy's start-up per row is too slow if an operand is broadcast."""
-MOST = 32
+MAX_LOOPS = 32
 """Maximum number of loops per plan, each for other numbers or sizes."""
 NARROW = (bfloat16, float16)
 
@@ -77,7 +78,7 @@ LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     "copy_stub": converts,
 }
 """Predicates by stub: whether a loop would be faster than a call's kernel, for any shapes."""
-ROWS = (
+ROW_OPERATORS = (
     *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
     *("native_layer_norm", "fused_rms_norm"),
 )
@@ -166,12 +167,12 @@ class _Loops:
         if key in self.known:
             return False
         count = self.calls.get(key, 0) + 1
-        worth = min(WORTH, WORTH_WARM) if background.is_warm else WORTH
+        worth = min(COMPILE_THRESHOLD, WARM_COMPILE_THRESHOLD) if background.is_warm else COMPILE_THRESHOLD
         if count < max(CALLS, worth // size):
-            if len(self.calls) < 16 * MOST:
+            if len(self.calls) < 16 * MAX_LOOPS:
                 self.calls[key] = count
             return False
-        if len(self.known) == MOST:
+        if len(self.known) == MAX_LOOPS:
             return False
         self.known[key] = None
         return True
@@ -325,5 +326,5 @@ def key_of(number: Any) -> Any:
 
 for _stub in LOOPED:
     loopers[_stub] = looped
-for _name in ROWS:
+for _name in ROW_OPERATORS:
     loopers[f"{_name}_stub"] = looped_rows

@@ -32,7 +32,7 @@ class JoinHook:
         """Take part in the collectives for one batch of the other ranks."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Called once all processes are without batches.
+        """Run after all processes have exhausted their batches.
 
         Args:
             is_last_joiner: True if this rank is among those with the most batches.

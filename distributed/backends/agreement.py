@@ -33,9 +33,9 @@ VARIABLE = "TRITEN_DISTRIBUTED_CHECK"
 """The environment variable that turns the comparison off: 0."""
 POLL = 0.001
 """Seconds between two looks for the other ranks' calls."""
-MOST_WORDS = 4096
+MAX_WORDS = 4096
 """Maximum number of cached call hashes, so that shapes that change with every call do not grow the table."""
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Ranks that an error names one by one."""
 
 Call: TypeAlias = "tuple[str, dtype | None, int | None, str | None, int | None]"
@@ -75,7 +75,7 @@ def sized(kind: dtype, count: int) -> str:
     return f"{str(kind).rpartition('.')[2]}, {count} elements"
 
 
-@lru_cache(MOST_WORDS)
+@lru_cache(MAX_WORDS)
 def described(call: Call) -> str:
     """Return a call as text, such as ``all_reduce(float32, 20 elements, sum)``."""
     name, kind, count, op, root = call
@@ -107,7 +107,7 @@ class Words:
 
     def of(self, call: Call) -> tuple[int, int]:
         """Return the hash of a call that is not `known`."""
-        if len(self._known) >= MOST_WORDS:
+        if len(self._known) >= MAX_WORDS:
             self._known.clear()
         word = hashed(described(call))
         self._known[call] = word, ~word
@@ -135,8 +135,8 @@ def mismatch(name: str, spec: GroupSpec, texts: Mapping[int, str]) -> DistBacken
 def _ranks(those: list[int]) -> str:
     if len(those) == 1:
         return f"rank {those[0]}"
-    left = len(those) - MOST_NAMED
-    return f"ranks {', '.join(map(str, those[:MOST_NAMED]))}{f' and {left} others' if left > 0 else ''}"
+    left = len(those) - MAX_NAMED
+    return f"ranks {', '.join(map(str, those[:MAX_NAMED]))}{f' and {left} others' if left > 0 else ''}"
 
 
 def exchange(spec: GroupSpec, place: str, name: str, text: str, seconds: float) -> dict[int, str]:

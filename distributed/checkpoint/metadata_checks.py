@@ -18,7 +18,7 @@ __all__ = ["check_files", "check_metadata", "file_name"]
 MAX_DIMS = 64
 MAX_DEPTH = 200
 """Keys that lead to one value."""
-LEAST_PLACES = 1 << 16
+MIN_PLACES = 1 << 16
 PLACES_FOR_A_NAME = 16
 """Places of lists that a state may have for each of its names; a list with nothing but empty dicts has none."""
 
@@ -32,7 +32,7 @@ def file_name(value: Any) -> str:
 
 
 def check_metadata(metadata: Metadata) -> None:
-    """Raises ValueError unless chunks make up their tensors, and keys lead to a place for each name."""
+    """Raise ValueError unless the chunks cover their tensors and the keys lead to a place for each name."""
     for name, value in metadata.state_dict_metadata.items():
         if isinstance(value, TensorStorageMetadata):
             _check_tensor(name, value, metadata.storage_data)
@@ -106,7 +106,7 @@ class _Node:
 
 
 def _check_places(paths: Iterable[Sequence[Any]]) -> None:
-    """Raises ValueError where keys lead to or through the place of another value, or to a place far behind others."""
+    """Raise ValueError if keys lead to or through the place of another value, or far beyond the others."""
     root, names, places = _Node(), 0, 0
     for keys in paths:
         names += 1
@@ -121,12 +121,12 @@ def _check_places(paths: Iterable[Sequence[Any]]) -> None:
         if at.is_value or at.children:
             raise ValueError(f"the keys {list(keys)!r:.200} lead to another value's place")
         at.is_value = True
-    if places > max(LEAST_PLACES, PLACES_FOR_A_NAME * names):
+    if places > max(MIN_PLACES, PLACES_FOR_A_NAME * names):
         raise ValueError(f"keys of {names} names have lists of {places} places")
 
 
 def check_files(metadata: Metadata, folder: str | os.PathLike[str]) -> None:
-    """Raises RuntimeError where a file of the folder has fewer bytes than the items have that are said to be in it."""
+    """Raise RuntimeError if a file of the folder is shorter than the items that it should contain."""
     lengths: dict[str, int] = defaultdict(int)
     for info in metadata.storage_data.values():
         lengths[info.relative_path] += info.length

@@ -68,7 +68,7 @@ def gather(tensor: Tensor, dst: int = 0, group: Group = None) -> tuple[Tensor, .
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Group = None) -> Tensor:
-    """This process's of the tensors that one has (`torch.distributed.nn.functional.scatter`).
+    """Scatter one process's tensors, and return this process's tensor (`torch.distributed.nn.functional.scatter`).
 
     Args:
         tensors: one for each process; those of `src` count, the others' give shape and dtype.
@@ -95,7 +95,7 @@ def reduce(tensor: Tensor, dst: int, op: Reduction = ReduceOp.SUM, group: Group 
 def reduce_scatter(
     output: Tensor, input_list: Sequence[Tensor], op: Reduction = ReduceOp.SUM, group: Group = None
 ) -> Tensor:
-    """This process's part of the reduction (`torch.distributed.nn.functional.reduce_scatter`).
+    """Return this process's part of the reduction (`torch.distributed.nn.functional.reduce_scatter`).
 
     Args:
         output: where it is put.

@@ -108,7 +108,7 @@ def interleaved_1f1b_order(rank: int, size: int, stages: int, microbatches: int)
 
 
 def _in_turn(forwards: list[Action], backwards: list[Action], warmup: int) -> list[Action]:
-    """Some forwards, the others each followed by a backward, and the backwards that are left."""
+    """Return warm-up forwards, then forwards each followed by a backward, then the remaining backwards."""
     order = forwards[:warmup]
     steady = len(forwards) - warmup
     for forward, backward in zip(forwards[warmup:], backwards[:steady], strict=True):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from ..errors import DistNetworkError
 
-__all__ = ["MOST_BYTES", "receive", "send"]
+__all__ = ["MAX_BYTES", "receive", "send"]
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Maximum length of a message; a longer one is not a message of a store."""
 _LENGTH = struct.Struct("!I")
 
@@ -18,8 +18,8 @@ _LENGTH = struct.Struct("!I")
 def send(connection: socket.socket, fields: Sequence[bytes]) -> None:
     """Send a message. Raises ValueError for one that no store takes, and OSError."""
     body = b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
-    if len(body) > MOST_BYTES:
-        raise ValueError(f"store: a message of {len(body)} bytes is longer than {MOST_BYTES}")
+    if len(body) > MAX_BYTES:
+        raise ValueError(f"store: a message of {len(body)} bytes is longer than {MAX_BYTES}")
     connection.sendall(_LENGTH.pack(len(body)) + body)
 
 
@@ -34,11 +34,9 @@ def receive(connection: socket.socket) -> list[bytes] | None:
     if head is None:
         return None
     (size,) = _LENGTH.unpack(head)
-    body = _exactly(connection, size) if size <= MOST_BYTES else None
+    body = _exactly(connection, size) if size <= MAX_BYTES else None
     if body is None:
-        raise DistNetworkError(
-            f"store: a message of {size} bytes was cut off, or is longer than {MOST_BYTES}"
-        )
+        raise DistNetworkError(f"store: a message of {size} bytes was cut off, or is longer than {MAX_BYTES}")
     fields, at = [], 0
     while at < size:
         if size - at < _LENGTH.size:

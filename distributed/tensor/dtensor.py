@@ -172,7 +172,7 @@ class DTensor(TensorOfParts):
         return made
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
-        """This process's part (`torch.distributed.tensor.DTensor.to_local`).
+        """Return this process's local tensor (`torch.distributed.tensor.DTensor.to_local`).
 
         Args:
             grad_placements: Placements of the parts' gradients, if different from the parts'.

@@ -71,7 +71,7 @@ def plan_of(source: tuple[Placement, ...], target: tuple[Placement, ...]) -> lis
 
 
 def redistribute_local_tensor(local: Tensor, source: DTensorSpec, target: DTensorSpec) -> Tensor:
-    """This process's part of a tensor that lies as `target` says; itself where nothing changes.
+    """Return this process's part of a tensor under the placements `target`, or `local` itself if nothing changes.
 
     Raises:
         NotImplementedError: the meshes differ.

@@ -139,7 +139,7 @@ def ahead_of_time_tables(path: Path, content: Any) -> list[nodes.Node]:
 
 
 def expected_tables(path: Path, content: Any) -> list[nodes.Node]:
-    """Groups of rows by the model of a launch's time, and beside what others have published."""
+    """Return tables of predictions grouped by model of launch time, next to published figures."""
     rows = content["rows"]
     groups: dict[str, list[Any]] = {}
     for row in rows:

@@ -47,7 +47,7 @@ CLASSES_OF_C = (
 
 
 def public_names(namespace: str) -> list[str]:
-    """The names of one namespace, sorted."""
+    """Return the names of a namespace, sorted."""
     if namespace == "torch.Tensor":
         return sorted(name for name in dir(torch.Tensor) if not name.startswith("_"))
     module = import_module(namespace)
@@ -64,7 +64,7 @@ def public_names(namespace: str) -> list[str]:
 
 
 def own_names(module: ModuleType, namespace: str) -> Iterator[str]:
-    """The names of a module that it defines, or that C or its subfolders define for it."""
+    """Return the names that a module, C or the module's subfolders define."""
     declared = set(getattr(module, "__all__", ()))
     for name, value in vars(module).items():
         if name.startswith("_") or isinstance(value, (ModuleType, str, bool)) or is_of_typing(value):

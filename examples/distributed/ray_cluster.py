@@ -34,7 +34,7 @@ class Rank:
     """A process of the cluster."""
 
     def address(self) -> tuple[str, int]:
-        """This node's address, and a port that is free there."""
+        """Return this node's address and a free port."""
         with socket.socket() as free:
             free.bind(("", 0))
             return ray.util.get_node_ip_address(), free.getsockname()[1]

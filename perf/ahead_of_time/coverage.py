@@ -19,7 +19,7 @@ from ...runtime.cuda.occupancy import (
     tensor_memory_budget,
 )
 from ...runtime.cuda.tensor_map import descriptor_type
-from ...triton_kernels.budget import DECLARATIONS, LEAST_CAPABILITY, Configuration, Declaration
+from ...triton_kernels.budget import DECLARATIONS, MIN_CAPABILITY, Configuration, Declaration
 from .checks import Expectation
 from .disassembly import WIDEST
 from .request import Request
@@ -199,7 +199,7 @@ def gaps(
             yield f"{name}: a kernel without a declaration (triton_kernels/budget.py)"
             continue
         for dtype, configurations in declaration.configurations.items():
-            if target.capability < LEAST_CAPABILITY.get(dtype, 0):
+            if target.capability < MIN_CAPABILITY.get(dtype, 0):
                 continue
             for one in configurations:
                 if (

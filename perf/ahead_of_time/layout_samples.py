@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...triton_kernels.budget import LEAST_CAPABILITY
+from ...triton_kernels.budget import MIN_CAPABILITY
 from .sample import NUMBERS, Sample, empty, tt
 
 ROWS, TILES = ("rows",), ("tiles",)
@@ -30,7 +30,7 @@ def layouts(capability: int) -> Iterator[Sample]:
         )
         yield Sample(f"transpose {dtype}", lambda x=x: x.t().contiguous(), TILES)
     for dtype, name in FLOATS8:
-        refused = capability < LEAST_CAPABILITY.get(name, 0)
+        refused = capability < MIN_CAPABILITY.get(name, 0)
         for label, cut in (
             ("a slice", lambda x: x[:, :512].contiguous()),
             ("every second element", lambda x: x.view(-1)[::2].contiguous()),

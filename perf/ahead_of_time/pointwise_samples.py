@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...triton_kernels.budget import LEAST_CAPABILITY
+from ...triton_kernels.budget import MIN_CAPABILITY
 from ...triton_kernels.elementwise import activation, exponents, pointwise
 from ...triton_kernels.elementwise import pointwise_functions as f
 from .sample import FLOATING, NUMBERS, Sample, empty, gradients, tt
@@ -81,7 +81,7 @@ def copies(capability: int) -> Iterator[Sample]:
     yield Sample("eq float8_e8m0fnu", lambda: powers(n) == powers(n), dense)
     yield Sample("ne float8_e8m0fnu", lambda: powers(n) != powers(n), dense)
     for dtype, name in (("float8_e5m2", "fp8e5"), ("float8_e4m3fn", "fp8e4nv")):
-        refused = capability < LEAST_CAPABILITY.get(name, 0)
+        refused = capability < MIN_CAPABILITY.get(name, 0)
         yield Sample(
             f"copy float32 to {dtype}",
             lambda d=dtype: empty(n).to(getattr(tt, d)),

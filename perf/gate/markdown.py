@@ -10,8 +10,8 @@ from ..suite.results import RowKey
 from .decision import INCONCLUSIVE, KINDS, QUICKER, SLOWER, UNCHANGED, Decision, JudgedRow, label
 
 # A comment on GitHub has at most 65536 characters.
-MOST_CHARACTERS = 60_000
-MOST_ROWS = 50
+MAX_CHARACTERS = 60_000
+MAX_ROWS = 50
 TITLES = {
     "passed": "no benchmark became slower",
     "failed": "benchmarks became slower",
@@ -26,7 +26,7 @@ def format_decision(decision: Decision) -> str:
         title = "benchmarks fail"
     parts = [f"## Performance: {title}", _summary(decision)]
     if decision.broken:
-        rows = [[escaped(key), escaped(note)] for key, note in list(decision.broken.items())[:MOST_ROWS]]
+        rows = [[escaped(key), escaped(note)] for key, note in list(decision.broken.items())[:MAX_ROWS]]
         parts.append("**Broken**\n\n" + table(["row", "note"], rows, 2))
     for kind in (SLOWER, QUICKER):
         found = [row for row in decision.rows if row.kind == kind]
@@ -43,7 +43,7 @@ def format_decision(decision: Decision) -> str:
     parts += [f"**Note:** {escaped(note)}" for note in decision.notes]
     text = ""
     for part in parts:
-        if len(text) + len(part) > MOST_CHARACTERS:
+        if len(text) + len(part) > MAX_CHARACTERS:
             return f"{text}More rows are in the JSON output.\n"
         text += f"{part}\n\n"
     return text.rstrip("\n") + "\n"
@@ -65,10 +65,10 @@ def _table(rows: Sequence[JudgedRow]) -> str:
             escaped(row.comparison.key), number(row.comparison.base_seconds * 1e6),
             number(row.comparison.new_seconds * 1e6), f"{row.comparison.ratio.estimate:.3f}", _interval(row),
         ]
-        for row in rows[:MOST_ROWS]
+        for row in rows[:MAX_ROWS]
     ]  # fmt: skip
     text = table(["row", "base us", "new us", "ratio", "interval"], cells)
-    return text + (f"\n\n{len(rows) - MOST_ROWS} more rows." if len(rows) > MOST_ROWS else "")
+    return text + (f"\n\n{len(rows) - MAX_ROWS} more rows." if len(rows) > MAX_ROWS else "")
 
 
 def _interval(row: JudgedRow) -> str:
@@ -77,8 +77,8 @@ def _interval(row: JudgedRow) -> str:
 
 
 def _names(keys: Sequence[RowKey]) -> str:
-    lines = [f"- {escaped(key)}" for key in keys[:MOST_ROWS]]
-    return "\n".join(lines + ([f"- {len(keys) - MOST_ROWS} more"] if len(keys) > MOST_ROWS else []))
+    lines = [f"- {escaped(key)}" for key in keys[:MAX_ROWS]]
+    return "\n".join(lines + ([f"- {len(keys) - MAX_ROWS} more"] if len(keys) > MAX_ROWS else []))
 
 
 def _folded(summary: str, body: str) -> str:

@@ -50,7 +50,7 @@ tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
 SECTION = "bench"
 NO_DEVICE = 2
 ROTATED_BYTES = 1 << 28
-MOST_SETS = 4
+MAX_SETS = 4
 COPY_BYTES, REHEARSED_COPY_BYTES = 1 << 30, 1 << 16
 REHEARSAL_SCALE = 64
 SAVE_SECONDS = 3.0
@@ -226,7 +226,7 @@ class Bench:
     def sets_of(self, workload: Workload) -> int:
         """Return the number of input sets to rotate, so that together they far exceed the L2."""
         nbytes = sum(operand.nbytes for operand in workload.operands.values())
-        return max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(nbytes, 1))))
+        return max(1, min(MAX_SETS, -(-ROTATED_BYTES // max(nbytes, 1))))
 
     def operands(self, workload: Workload) -> dict[str, Pair]:
         """Create a new input set."""

@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def nine_arguments(a, b, out, n, p, q, r, s, t, BLOCK: tl.constexpr):
-    """out = a * p + b * q + r + s + t."""
+    """Compute out = a * p + b * q + r + s + t."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < n
     x = tl.load(a + i, mask=mask, other=0.0) * p + tl.load(b + i, mask=mask, other=0.0) * q

@@ -50,7 +50,7 @@ class Peer:
         self.device = "cpu" if rehearsal else "cuda"
 
     def randn(self, shape: Sequence[int], dtype: str, *, channels_last: bool = False) -> Pair:
-        """Normal numbers in both libraries."""
+        """Sample normal numbers as a tensor of each library."""
         if self.library is None:
             made = tt.randn(*shape, device="cuda").to(getattr(tt, dtype))
             return Pair(made.contiguous(memory_format=tt.channels_last) if channels_last else made, None)
@@ -60,7 +60,7 @@ class Peer:
         return Pair(self.adopt(theirs), theirs)
 
     def adopt(self, theirs: Any) -> Any:
-        """triten's tensor with the same numbers; on a GPU in the same memory, which it keeps alive."""
+        """Return a triten tensor with the same elements; on a GPU it shares the memory and keeps it alive."""
         sizes, strides = tuple(theirs.shape), tuple(theirs.stride())
         dtype = getattr(tt, str(theirs.dtype).removeprefix("torch."))
         if self.rehearsal:
@@ -100,7 +100,7 @@ class Peer:
         return f"{distance:.2g} from PyTorch's, allowed {allowed:.2g}"
 
     def brought(self, ours: Any, like: Any) -> Any:
-        """triten's result as PyTorch's tensor, its bytes copied."""
+        """Copy a triten result into a PyTorch tensor."""
         assert self.library is not None
         dtype = getattr(self.library, ours.dtype.name)
         ours = ours.detach().contiguous()

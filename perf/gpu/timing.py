@@ -18,7 +18,7 @@ tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
 # Takes a fifth of a millisecond on the fastest card: longer than any call takes to be enqueued.
 FLUSH_BYTES = 1 << 30
 WARM_UP = 3
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 
 Work = Callable[[int], object]
 """Enqueues one run over the input set of this number."""
@@ -68,7 +68,7 @@ class DeviceClock:
         times: dict[str, list[float]] = {name: [] for name in rivals}
         until = time.monotonic() + seconds
         for turn in range(rounds):
-            if turn >= LEAST_ROUNDS and time.monotonic() > until:
+            if turn >= MIN_ROUNDS and time.monotonic() > until:
                 break
             for name in rotated(list(rivals), turn):
                 times[name].append(self.microseconds(rivals[name], turn % sets, on_host=name in on_host))

@@ -133,7 +133,7 @@ def as_call(workload: Workload) -> tuple[Callable[..., object], tuple[Any, ...]]
 
 
 def tensor_for(operand: Operand) -> Any:
-    """Normal numbers."""
+    """Sample a tensor of normal numbers."""
     made = tt.randn(*operand.shape, device="cuda", dtype=getattr(tt, operand.dtype))
     return made.contiguous(memory_format=tt.channels_last) if operand.channels_last else made
 

@@ -54,7 +54,7 @@ class Workload:
 
 
 def product(group: str, m: int, n: int, k: int, dtype: str, *, tf32: bool = False) -> Workload:
-    """a @ b of these sizes."""
+    """Return the workload a @ b of these sizes."""
     kind = "tf32" if tf32 else dtype
     operands = {"a": Operand((m, k), dtype), "b": Operand((k, n), dtype)}
     return Workload(
@@ -69,7 +69,7 @@ def product(group: str, m: int, n: int, k: int, dtype: str, *, tf32: bool = Fals
 
 
 def scaled_product(m: int, n: int, k: int) -> Workload:
-    """a @ b.t() of 8-bit floats, a scale for each operand."""
+    """Return the workload a @ b.t() of 8-bit floats with a scale for each operand."""
     element = "float8_e4m3fn"
     one = Operand((1,), "float32")
     return Workload(

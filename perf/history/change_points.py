@@ -31,7 +31,7 @@ import numpy as np
 Array = np.ndarray
 
 SIGNIFICANCE = 0.01
-LEAST_SHIFT = 0.01
+MIN_SHIFT = 0.01
 MIN_SEGMENT = 3
 PERMUTATIONS = 199
 # Level of the permutation test. It only proposes splits; the t-test decides.
@@ -44,7 +44,7 @@ LIKELIHOOD_RATIO = -math.log(1 - math.sqrt(0.95))
 OUTLIER = 4.0
 NEIGHBORS = 2
 # Relative noise below which times are regarded as equal: timers and clocks are no better.
-LEAST_NOISE = 1e-4
+MIN_NOISE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def find_change_points(
     *,
     series: int = 1,
     significance: float = SIGNIFICANCE,
-    least_shift: float = LEAST_SHIFT,
+    least_shift: float = MIN_SHIFT,
 ) -> list[ChangePoint]:
     """Find the change points of positive values, in order.
 
@@ -123,7 +123,7 @@ def without_outliers(values: Array) -> Array:
         >>> [int(index) for index in np.flatnonzero(without_outliers(values) != values)]
         [4]
     """
-    noise = max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), LEAST_NOISE)
+    noise = max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), MIN_NOISE)
     clipped = values.copy()
     for index, value in enumerate(values):
         near = np.concatenate(
@@ -251,7 +251,7 @@ def _tested(left: Array, right: Array, tests: int) -> _Step:
     sides = [_trimmed(left), _trimmed(right)]
     freedom = sum(kept - 1 for _, _, kept in sides)
     squares = sum(square for _, square, _ in sides)
-    noise = max(math.sqrt(squares / freedom), LEAST_NOISE)
+    noise = max(math.sqrt(squares / freedom), MIN_NOISE)
     error = noise * math.sqrt(sum(1 / kept for _, _, kept in sides))
     shift = sides[1][0] - sides[0][0]
     p_value = 2 * float(stdtr(freedom, -abs(shift) / error))
@@ -274,7 +274,7 @@ def _plausible(values: Array, start: int, stop: int, split: int, allowed: Sequen
     low, high = np.quantile(segment[: split - start], 0.5), np.quantile(segment[split - start :], 0.5)
     middle = (low + high) / 2
     # Beyond three standard deviations, a value says no more about the position.
-    noise = max(_tested(segment[: split - start], segment[split - start :], 1).noise, LEAST_NOISE)
+    noise = max(_tested(segment[: split - start], segment[split - start :], 1).noise, MIN_NOISE)
     reach = abs(high - low) / 2 + 3 * noise
     segment = np.clip(segment, middle - reach, middle + reach)
     squares = {

@@ -10,11 +10,11 @@ from typing import Any
 from ..refusal import RefusalError
 from ..result_file import ROOT
 from ..suite.display import number
-from .change_points import LEAST_SHIFT, SIGNIFICANCE, ChangePoint, find_change_points
+from .change_points import MIN_SHIFT, SIGNIFICANCE, ChangePoint, find_change_points
 from .series import Series, SeriesKey, changed_versions
 from .store import Run
 
-MOST_COMMITS = 10_000
+MAX_COMMITS = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Change:
 
 
 def find_changes(
-    series: Sequence[Series], *, significance: float = SIGNIFICANCE, least_shift: float = LEAST_SHIFT
+    series: Sequence[Series], *, significance: float = SIGNIFICANCE, least_shift: float = MIN_SHIFT
 ) -> list[Change]:
     """Return the change points of all series, the largest first. The significance holds for all together."""
     found = []
@@ -106,7 +106,7 @@ def branch_commits(branch: str) -> list[str]:
         str(ROOT),
         "rev-list",
         "--first-parent",
-        f"--max-count={MOST_COMMITS}",
+        f"--max-count={MAX_COMMITS}",
         "--end-of-options",
     ]
     try:

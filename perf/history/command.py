@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..refusal import RefusalError, expression, require_writable_folder
 from ..suite.results import ResultFileError, read_results
-from .change_points import LEAST_SHIFT, SIGNIFICANCE
+from .change_points import MIN_SHIFT, SIGNIFICANCE
 from .changes import branch_commits, find_changes, format_changes
 from .exporting import export_runs
 from .series import read_series
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="probability of any false alarm in the whole store (default %(default)s)",
     )  # fmt: skip
     changes.add_argument(
-        "--least", type=float, default=LEAST_SHIFT, metavar="SHARE",
+        "--least", type=float, default=MIN_SHIFT, metavar="SHARE",
         help="smallest shift to report (default %(default)s)",
     )  # fmt: skip
     changes.add_argument("--fail", action="store_true", help="exit with status 1 if a row became slower")

@@ -23,7 +23,7 @@ from .layers import LAYERS, OUTSIDE, ROOT
 from .sampling import HostProfile, is_available, sampled
 
 # Milliseconds: below, the samples themselves would be most of what runs.
-LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10_000
+MIN_INTERVAL, MAX_INTERVAL = 0.1, 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,8 +95,8 @@ def _record_step(arguments: argparse.Namespace) -> int:
 def _fault(arguments: argparse.Namespace) -> str | None:
     if not arguments.script.is_file():
         return f"no such script: {arguments.script}"
-    if not LEAST_INTERVAL <= arguments.interval <= MOST_INTERVAL:
-        return f"--interval must be from {LEAST_INTERVAL} to {MOST_INTERVAL} ms, got {arguments.interval:g}"
+    if not MIN_INTERVAL <= arguments.interval <= MAX_INTERVAL:
+        return f"--interval must be from {MIN_INTERVAL} to {MAX_INTERVAL} ms, got {arguments.interval:g}"
     if arguments.top < 1:
         return f"--top must be at least 1, got {arguments.top}"
     if arguments.after < 1:

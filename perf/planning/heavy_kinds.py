@@ -25,9 +25,9 @@ from .kinds import (
 )
 from .recording import Operand, RecordedCall
 
-MOST_FLOPS = 30_000_000
+MAX_FLOPS = 30_000_000
 """Maximum operations of a probe that is measured by operations: some milliseconds."""
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 """Bytes of the operands of the largest probe that is cut out of a call."""
 SQUARES = (4, 32, 128, 256, 512)
 BATCH = 8
@@ -81,7 +81,7 @@ def products(call: RecordedCall) -> Kind:
 
 
 def batched_products(call: RecordedCall) -> Kind:
-    """Some products of squares in a batch, by the operations of one."""
+    """Return the kind of a batch of square matmuls, by the operations of one matmul."""
 
     def probe(side: int) -> Arguments:
         return map_operands(
@@ -114,9 +114,9 @@ def convolutions(call: RecordedCall) -> Kind:
             return 1, [min(full, extent + s) for full, extent, s in
                        zip(source[2:], extents, given["stride"], strict=True)]  # fmt: skip
         images, image = source[0], list(source[2:])
-        while per_place * images * math.prod(place_count(image)) > MOST_FLOPS and images > 1:
+        while per_place * images * math.prod(place_count(image)) > MAX_FLOPS and images > 1:
             images = (images + 1) // 2
-        while per_place * images * math.prod(place_count(image)) > MOST_FLOPS and max(image) > 2 * max(
+        while per_place * images * math.prod(place_count(image)) > MAX_FLOPS and max(image) > 2 * max(
             extents
         ):
             image = [max(extent, (full + 1) // 2) for full, extent in zip(image, extents, strict=True)]
@@ -152,7 +152,7 @@ def attention(call: RecordedCall) -> Kind:
     query, key, value = (given[name] for name in ("query", "key", "value"))
     backward = ATTENTION[call.base] == "backward"
     per_head = max(1, call.work.flops // math.prod(query.shape[:2]))
-    heads = max(1, min(math.prod(query.shape[:2]), MOST_FLOPS // per_head))
+    heads = max(1, min(math.prod(query.shape[:2]), MAX_FLOPS // per_head))
     mask = given.get("attn_bias", given.get("attn_mask"))
     mask = mask if mask is not None and mask.numel else None
 
@@ -235,7 +235,7 @@ def leading(call: RecordedCall) -> Kind | None:
     """
     index = next((o for o in call.operands if o.shape and not o.dtype.is_floating_point), None)
     ranked = [operand for operand in call.operands if operand.shape]
-    if not ranked and max([result.numel for result in call.results], default=0) <= MOST_BYTES // 8:
+    if not ranked and max([result.numel for result in call.results], default=0) <= MAX_BYTES // 8:
         return Kind(
             f"{call.func.name()} {call.arguments!r}", call.func, BYTES, (1,), lambda _: call.arguments
         )
@@ -266,9 +266,9 @@ def leading(call: RecordedCall) -> Kind | None:
         return sum(operand.numel * operand.dtype.itemsize for operand in found)
 
     most = full
-    while most > 1 and nbytes(most) > MOST_BYTES:
+    while most > 1 and nbytes(most) > MAX_BYTES:
         most = (most + 1) // 2
-    if nbytes(most) > 4 * MOST_BYTES:
+    if nbytes(most) > 4 * MAX_BYTES:
         return None
     sizes = (1, most) if most > 1 else (1,)
     return Kind(f"{call.func.name()} {cut(1)!r} {most}", call.func, BYTES, sizes, cut)

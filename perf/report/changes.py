@@ -21,9 +21,9 @@ from .runs import Run
 
 FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "no change", "inconclusive"
 # Standard deviation of a run's median from run to run, relative: the least, and of a history too short for an estimate.
-LEAST_NOISE, USUAL_NOISE = 0.005, 0.02
+MIN_NOISE, USUAL_NOISE = 0.005, 0.02
 # Differences that a suite's estimate needs; weight, in differences, of the suite's estimate in a benchmark's.
-LEAST_DIFFERENCES, SUITE_WEIGHT = 8, 5
+MIN_DIFFERENCES, SUITE_WEIGHT = 8, 5
 # Pairs of runs from which on a common shift of a suite's benchmarks counts as noise and not as a change.
 MANY_PAIRS = 4
 # The median of absolute values of a normal distribution, as a share of its standard deviation.
@@ -99,15 +99,15 @@ def noise(
         for key, value in logs.items():
             own.setdefault(key, []).append(value)
             pooled.setdefault(key.suite, []).append(value - shifts.get(key.suite, 0.0))
-    suites = {suite: _deviation(found) for suite, found in pooled.items() if len(found) >= LEAST_DIFFERENCES}
-    usual = max(statistics.median(suites.values()), LEAST_NOISE) if suites else USUAL_NOISE
+    suites = {suite: _deviation(found) for suite, found in pooled.items() if len(found) >= MIN_DIFFERENCES}
+    usual = max(statistics.median(suites.values()), MIN_NOISE) if suites else USUAL_NOISE
     found = {}
     for key in keys:
         suite = suites.get(key.suite, usual)
         differences = own.get(key, []) if len(judged) >= MANY_PAIRS else []
         count = len(differences)
         squared = count * _deviation(differences) ** 2 if count else 0.0
-        found[key] = max(math.sqrt((squared + SUITE_WEIGHT * suite**2) / (count + SUITE_WEIGHT)), LEAST_NOISE)
+        found[key] = max(math.sqrt((squared + SUITE_WEIGHT * suite**2) / (count + SUITE_WEIGHT)), MIN_NOISE)
     return found
 
 

@@ -22,12 +22,12 @@ from .changes import MEDIAN_OF_NORMAL
 from .linking import linked_means
 from .runs import Run
 
-ALL_MET, SOME_MISSED, MOST_MISSED, NO_TARGETS = "met", "partly", "missed", "none"
+ALL_MET, SOME_MISSED, MAX_MISSED, NO_TARGETS = "met", "partly", "missed", "none"
 BETTER, WORSE, FLAT = "better", "worse", "flat"
 # A mean's step counts as a change beyond this share, and beyond so many standard deviations of earlier steps.
-LEAST_STEP, DEVIATIONS = 0.02, 3.0
+MIN_STEP, DEVIATIONS = 0.02, 3.0
 # Earlier steps that an estimate of their standard deviation needs.
-LEAST_STEPS = 4
+MIN_STEPS = 4
 
 Record = dict[str, Any]
 
@@ -82,7 +82,7 @@ def target_state(counts: Mapping[str, int], misses_mean: bool = False) -> str:
     """
     met, missed, unsure = counts["met"], counts["missed"], counts["unsure"]
     if misses_mean or (missed and missed >= met):
-        return MOST_MISSED
+        return MAX_MISSED
     if missed:
         return SOME_MISSED
     return ALL_MET if met or unsure else NO_TARGETS
@@ -136,8 +136,8 @@ def _trend(means: Sequence[float | None], runs: Sequence[Run]) -> Record | None:
         return None
     steps = [math.log(after / before) for before, after in itertools.pairwise(values)]
     earlier = steps[:-1]
-    noise = statistics.median(map(abs, earlier)) / MEDIAN_OF_NORMAL if len(earlier) >= LEAST_STEPS else 0.0
-    is_step = abs(steps[-1]) > max(LEAST_STEP, DEVIATIONS * noise)
+    noise = statistics.median(map(abs, earlier)) / MEDIAN_OF_NORMAL if len(earlier) >= MIN_STEPS else 0.0
+    is_step = abs(steps[-1]) > max(MIN_STEP, DEVIATIONS * noise)
     direction = FLAT
     if is_step and not runs[places[-1]].is_repeat_of(runs[places[-2]]):
         direction = WORSE if steps[-1] > 0 else BETTER

@@ -42,9 +42,9 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
-MOST_TARGET = 2048
-MOST_CONNECTIONS = 64
-MOST_STREAMS = 32
+MAX_TARGET = 2048
+MAX_CONNECTIONS = 64
+MAX_STREAMS = 32
 SOCKET_SECONDS = 30.0
 HEARTBEAT_SECONDS = 15.0
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -64,8 +64,8 @@ class PerfServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], watcher: Watcher) -> None:
         self.watcher = watcher
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.streams = threading.BoundedSemaphore(MOST_STREAMS)
-        self.connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.streams = threading.BoundedSemaphore(MAX_STREAMS)
+        self.connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._report_lock = threading.Lock()
         self._report: tuple[int, str] = (-1, "")
         super().__init__(address, Handler)
@@ -150,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def _refusal(self) -> HTTPStatus | None:
-        if len(self.path) > MOST_TARGET:
+        if len(self.path) > MAX_TARGET:
             return HTTPStatus.REQUEST_URI_TOO_LONG
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE

@@ -15,7 +15,7 @@ from ..history.identity import machine_name, run_key
 from ..suite.progress_file import SUFFIX, is_running, progress_path, read_progress
 from ..suite.results import OURS, Result, ResultFileError, read_results
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 Stamp = tuple[int, int, int]
 
 
@@ -120,7 +120,7 @@ class Watcher:
     def _stamps(self) -> Iterator[tuple[Path, Stamp]]:
         paths: list[Path] = []
         for path in self._paths:
-            paths += sorted(path.glob("*.json"))[:MOST_FILES] if path.is_dir() else [path]
+            paths += sorted(path.glob("*.json"))[:MAX_FILES] if path.is_dir() else [path]
         for path in dict.fromkeys(paths):
             stamp = _stamp(path)
             if stamp is not None:

@@ -7,9 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-LEAST_SAMPLES = (
-    6  # below, the median has no interval of 0.95, and a t interval leans on its assumptions alone
-)
+MIN_SAMPLES = 6  # below, the median has no interval of 0.95, and a t interval leans on its assumptions alone
 TRIMMED_SHARE = 0.2
 
 
@@ -168,7 +166,7 @@ def _t_interval(
     difference: float, errors: Sequence[tuple[float, int]], confidence: float, samples: int
 ) -> Interval:
     """Around exp(difference); `errors` are squared standard errors with their degrees of freedom (Welch)."""
-    if samples < LEAST_SAMPLES:
+    if samples < MIN_SAMPLES:
         return Interval(math.exp(difference), None, None)
     from scipy.special import stdtrit  # of all that this file does, the one that needs it
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-STEP, MOST = 0.001, 0.1  # seconds
+STEP, MAX_WAIT = 0.001, 0.1  # seconds
 TASKS = Path("/proc/self/task")
 
 
@@ -123,13 +123,13 @@ def _hold(thread: int, cores: Collection[int]) -> None:
 
 
 def settle() -> None:
-    """Wait until no other thread of this process is running, for at most `MOST` seconds.
+    """Wait until no other thread of this process is running, for at most `MAX_WAIT` seconds.
 
     Thread pools spin while they wait for work, OpenMP's and OpenBLAS's for milliseconds, on the cores that
     the next library needs. CPU time does not reveal a spinning thread, since the system updates it only at
     ticks of 4 ms or more. Threads are therefore asked for their states, if the system reports them.
     """
-    until = time.perf_counter() + MOST
+    until = time.perf_counter() + MAX_WAIT
     used = time.process_time()
     while time.perf_counter() < until:
         time.sleep(STEP)

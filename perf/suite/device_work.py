@@ -17,7 +17,7 @@ from .results import OURS
 from .workload import Workload
 
 ROTATED_BYTES = 1 << 28
-MOST_SETS = 4
+MAX_SETS = 4
 WARM_UP = 3
 
 
@@ -32,7 +32,7 @@ class DeviceWork:
     def sets_of(self, workload: Workload) -> int:
         """Return the number of input sets to rotate, so that together they far exceed the L2."""
         elements = sum(math.prod(operand.array().shape) for operand in workload.operands.values())
-        return 2 if self._rehearsal else max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(4 * elements, 1))))
+        return 2 if self._rehearsal else max(1, min(MAX_SETS, -(-ROTATED_BYTES // max(4 * elements, 1))))
 
     def slice(self, code: CodeType, namespaces: Sequence[dict[str, Any]], library: Library) -> Slice:
         """Seconds on the device of so many single runs, each over the next input set."""

@@ -23,7 +23,7 @@ class Progress(Protocol):
         """Handle the start of a row."""
 
     def done(self) -> None:
-        """It is done."""
+        """Handle the end of the last measurement."""
 
 
 class _Silent:

@@ -31,7 +31,7 @@ from .libraries import Library
 from .results import CONFIDENCE, OURS, Row
 from .workload import Phrase, Workload
 
-LEAST_ROUNDS = 6  # below, the median has no interval of 0.95
+MIN_ROUNDS = 6  # below, the median has no interval of 0.95
 # Errors that a library raises for a missing function, overload or kernel.
 MISSING = (AttributeError, ImportError, NotImplementedError)
 # Errors of a call that exists but fails; for triten, they are bugs.
@@ -174,7 +174,7 @@ class Measurement:
                     rivals[name].work(1)  # wakes its own threads
                     self._cores.hold_new_threads()
                 times[name].append(max(rivals[name].work(repetitions[name]) / repetitions[name], 1e-12))
-            if turn + 1 >= LEAST_ROUNDS and (time.perf_counter() > until or self._is_known(times)):
+            if turn + 1 >= MIN_ROUNDS and (time.perf_counter() > until or self._is_known(times)):
                 break
         return times
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..result_file import write_whole
 
 SUFFIX = ".progress"
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 
 
 class ProgressFile:
@@ -63,7 +63,7 @@ def read_progress(path: Path) -> dict[str, Any] | None:
     """Return the object of a progress file; None if it is missing or invalid."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(MOST_BYTES))
+            found = json.loads(file.read(MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     kinds = {"title": str, "part": str, "host": str, "done": int, "total": int, "pid": int}

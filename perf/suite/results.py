@@ -73,7 +73,7 @@ MET, MISSED, UNSURE = "met", "MISSED", "unsure"
 DIRECTIONS = ("forward", "backward", "both")
 CONFIDENCE = 0.95
 # Maximum size of a file to read. A run of everything writes half of it.
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 
 
 class ResultFileError(RefusalError):
@@ -332,14 +332,14 @@ def read_results(path: Path) -> Result:
         with path.open("rb") as file:
             # In parts: a request for so much at once takes the memory for it.
             content = bytearray()
-            while len(content) <= MOST_BYTES and (part := file.read(1 << 16)):
+            while len(content) <= MAX_BYTES and (part := file.read(1 << 16)):
                 content += part
     except FileNotFoundError:
         raise ResultFileError(f"{path}: no such file") from None
     except OSError as error:
         raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
-        raise ResultFileError(f"{path}: no result file: it is larger than {MOST_BYTES >> 20} MiB")
+    if len(content) > MAX_BYTES:
+        raise ResultFileError(f"{path}: no result file: it is larger than {MAX_BYTES >> 20} MiB")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -360,12 +360,12 @@ def _refuse_constant(name: str) -> float:
 Check = Callable[[Any], bool]
 
 # No machine counts or measures more, and with these bounds no quotient or sum of a file's numbers overflows.
-MOST_COUNTED = 2**63 - 1
-LEAST_MEASURED, MOST_MEASURED = 1e-30, 1e30
+MAX_COUNTED = 2**63 - 1
+MIN_MEASURED, MAX_MEASURED = 1e-30, 1e30
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNTED
 
 
 def _is_positive(value: Any) -> bool:
@@ -373,7 +373,7 @@ def _is_positive(value: Any) -> bool:
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
-        and LEAST_MEASURED <= value <= MOST_MEASURED
+        and MIN_MEASURED <= value <= MAX_MEASURED
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 Function = Callable[..., Any]
 OURS = "triten"  # as in `suite/results.py`, which importing `tt.perf` shall not load
 DEVICE = "device"
-MOST_LABEL = 100
+MAX_LABEL = 100
 
 
 class Case(NamedTuple):
@@ -192,7 +192,7 @@ def label(value: Any) -> str:
     """
     text = getattr(value, "__name__", None) or str(value).removeprefix("triten.")
     whole = " ".join(str(text).split())
-    return whole if len(whole) <= MOST_LABEL else f"{whole[: MOST_LABEL - 3]}..."
+    return whole if len(whole) <= MAX_LABEL else f"{whole[: MAX_LABEL - 3]}..."
 
 
 def _named(baseline: Function | Mapping[str, Function] | None) -> dict[str, Function]:

@@ -12,9 +12,9 @@ from .elementary_functions import F32, I32, LN2_HIGH, LN2_LOW, LOG2_E, TO_WHOLE,
 
 OWN_TANH = "own_tanh"
 """Name by which a lowering asks whether eager kernels use these instructions, too."""
-MOST = 9.25
+TANH_SATURATION = 9.25
 """From 9.02 on, the nearest float32 of tanh is 1."""
-LEAST = -87.0
+MIN_EXPONENT = -87.0
 """The least number whose sigmoid is not 0, and whose exponential has a power of two among normal numbers."""
 SMALL = 0.9
 """Numbers up to this one have the polynomial."""
@@ -31,7 +31,7 @@ def tanh(p: ElementProgram, a: Value) -> Value:
     """Return the hyperbolic tangent, within 1.2 units in the last place."""
     size, square = p.intrinsic("fabs", a), p.arithmetic("mul", a, a)
     small = p.fused(p.arithmetic("mul", square, polynomial(p, TANH, square)), size, size)
-    most = number(p, MOST)
+    most = number(p, TANH_SATURATION)
     x = p.select(p.compare("gt", size, most), most, size)
     scale, share = exponential(p, p.arithmetic("add", x, x))
     above = p.arithmetic("add", p.fused(scale, share, scale), number(p, 1))
@@ -43,7 +43,7 @@ def tanh(p: ElementProgram, a: Value) -> Value:
 
 def sigmoid(p: ElementProgram, a: Value) -> Value:
     """Return 1 / (1 + exp(-a)), within 3.3 units in the last place."""
-    least, zero = number(p, LEAST), number(p, 0)
+    least, zero = number(p, MIN_EXPONENT), number(p, 0)
     x = p.negative(p.select(p.compare("lt", a, least), least, a))
     x = p.select(p.compare("lt", x, least), least, x)
     scale, share = exponential(p, x)
@@ -52,7 +52,7 @@ def sigmoid(p: ElementProgram, a: Value) -> Value:
 
 
 def exponential(p: ElementProgram, x: Value) -> tuple[Value, Value]:
-    """Return a power of two s and a small number e with exp(x) = s * (1 + e), for numbers from `LEAST` to 88."""
+    """Return a power of two s and a small number e with exp(x) = s * (1 + e), for numbers from `MIN_EXPONENT` to 88."""
     magic = number(p, TO_WHOLE)
     word = p.fused(x, number(p, LOG2_E), magic)
     whole = p.arithmetic("sub", word, magic)

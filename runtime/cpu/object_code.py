@@ -48,7 +48,7 @@ BYTES_OF_CHARACTER = 1 << 9
 """The same for each character of the text."""
 STDERR_LENGTH = 300
 """The characters of a process's output that an error repeats."""
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """A file that is longer is none of ours."""
 
 
@@ -278,7 +278,7 @@ def _read(key: str) -> bytes | None:
     if cache is None:
         return None
     try:
-        return cache.read(PART, key, is_sealed=True, most=MOST_BYTES)
+        return cache.read(PART, key, is_sealed=True, most=MAX_BYTES)
     except UntrustedFileError as error:
         folder = cache.folder(PART)
         warn_once(folder, f"compiled loops are not read from {folder}, but compiled anew: {error}")

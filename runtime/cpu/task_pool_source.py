@@ -30,9 +30,9 @@ SPINS = 4000
 """The number of polls of the generation, with a pause between two."""
 CLOCKS = {"x86_64": ("@llvm.readcyclecounter", 150_000), "aarch64": ("@llvm.readsteadycounter", 3_000)}
 """For each machine, LLVM's clock intrinsic, and its count in some 60 us."""
-MOST_POINTERS = 64
+MAX_POINTERS = 64
 """Arrays of a loop at most, a workspace among them: `share` refuses more. Schedules keep kernels below it."""
-TOO_MANY = f"a loop that threads share has at most {MOST_POINTERS} arrays"
+TOO_MANY = f"a loop that threads share has at most {MAX_POINTERS} arrays"
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by machine."""
 PAUSES = {"x86_64": ("@llvm.x86.sse2.pause", ""), "aarch64": ("@llvm.aarch64.hint", "i32 1")}
@@ -207,7 +207,7 @@ end:
 
 define internal void @one(ptr %c, i64 %i, i64 %thread) {{
 entry:
-  %own = alloca [{MOST_POINTERS} x ptr]
+  %own = alloca [{MAX_POINTERS} x ptr]
 {_fields()}
   br label %copy
 copy:
@@ -237,9 +237,9 @@ entry:
 {_array("pool", 0)}
 {_array("numbers", 1)}
 {_array("parts", 2)}
-  %pointers = alloca [{MOST_POINTERS} x ptr]
+  %pointers = alloca [{MAX_POINTERS} x ptr]
   %arrays = sub i64 %count, 3
-  %is_bounded = icmp ule i64 %arrays, {MOST_POINTERS}
+  %is_bounded = icmp ule i64 %arrays, {MAX_POINTERS}
   br i1 %is_bounded, label %load, label %refuse
 refuse:
   %kind = load ptr, ptr @PyExc_RuntimeError

@@ -16,7 +16,7 @@ from .object_code import define_symbol, target
 
 TYPES = {"float32": np.dtype(np.float32).num, "float64": np.dtype(np.float64).num}
 """NumPy's type numbers of the dtypes that have loops."""
-MOST_TYPES = 64
+MAX_TYPES = 64
 
 
 class _UfuncHead(ctypes.Structure):
@@ -83,7 +83,7 @@ def _head(function: np.ufunc) -> _UfuncHead | None:
         return None
     head = _UfuncHead.from_address(id(function) + object.__basicsize__)
     numbers = (head.nin, head.nout, head.nargs, head.ntypes)
-    if numbers != (1, 1, 2, function.ntypes) or not 0 < head.ntypes <= MOST_TYPES:
+    if numbers != (1, 1, 2, function.ntypes) or not 0 < head.ntypes <= MAX_TYPES:
         return None
     if head.name != function.__name__.encode() or not head.functions or not head.types:
         return None

@@ -27,7 +27,7 @@ WORD_BYTES = 4
 GROUP = 4
 """The words of a plan are aligned to 16 bytes, so that kernels may access them as vectors."""
 BLOCK_GROUPS = 256
-LEAST_WATCHED = 4
+MIN_WATCHED = 4
 
 
 class Fault(NamedTuple):
@@ -119,7 +119,7 @@ class FaultBlock:
         if end > len(self.words):
             return None
         self.used = end
-        watched = GROUP * LEAST_WATCHED
+        watched = GROUP * MIN_WATCHED
         while watched < end:
             watched *= 2
         self.clear = bytes(watched * WORD_BYTES)

@@ -21,10 +21,10 @@ UNKNOWN_COST = 4.0
 """CPU seconds of a file that has not been measured: the mean."""
 LONG = 12.0
 """Files that take more CPU seconds run only the tests whose names contain an affected name, if there are any."""
-LEAST_SCORE = 0.35
+MIN_SCORE = 0.35
 STEP = 0.8
 """The weight of a definition that mentions another, relative to that one's."""
-LEAST_WEIGHT = 0.3
+MIN_WEIGHT = 0.3
 CORE_SHARE = 0.4
 """A module on which more than this share of the package depends is a core module."""
 TABLE_FOLDERS = {
@@ -110,7 +110,7 @@ class Selector:
             for word, weight in words.items():
                 names[word] = max(names.get(word, 0.0), weight)
         order = sorted(scores, key=lambda path: (-scores[path], path))
-        relevant = [path for path in order if scores[path] >= LEAST_SCORE]
+        relevant = [path for path in order if scores[path] >= MIN_SCORE]
         if core:
             # Half of the budget stays for tests of the module itself.
             relevant = list(
@@ -191,7 +191,7 @@ class Selector:
             names = {
                 name: STEP * weight
                 for name, weight in found[each.module].items()
-                if name not in methods and STEP * weight > LEAST_WEIGHT
+                if name not in methods and STEP * weight > MIN_WEIGHT
             }
             for module in sorted(self.tree.importers.get(each.module, ())) if names else ():
                 importer = self.tree.by_module[module]

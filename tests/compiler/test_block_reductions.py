@@ -66,7 +66,7 @@ def kernel_of(function: Callable[..., Any], *args: tt.Tensor) -> ReductionKernel
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use blocks of 64 floats, four of which make a partial result, shared among threads."""
     monkeypatch.setattr(block_reductions, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(block_reductions, "LEAST_REDUCED", 4)
+    monkeypatch.setattr(block_reductions, "MIN_REDUCED", 4)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
     monkeypatch.setattr(block_reductions, "SHARED_FROM", 256)
 

@@ -12,7 +12,7 @@ from triten.compiler.pipeline import run_passes
 from triten.dispatch.layers.pytree import tree_flatten
 from triten.tests.compiler.beside_eager import drawn
 
-MOST_CALLS = 300
+MAX_CALLS = 300
 """Functions that are called for each operator of a chain."""
 
 
@@ -84,4 +84,4 @@ def test_it_grows_as_the_program_does(make: Callable[[int], Any], grad: bool) ->
 def test_an_operator_costs_some_hundred_calls() -> None:
     recorded(chain(10), drawn(3, 3))
     few, more = (counted(lambda n=n: recorded(chain(n), drawn(3, 3)))[0] for n in (10, 60))
-    assert (more - few) / (3 * 50) < MOST_CALLS
+    assert (more - few) / (3 * 50) < MAX_CALLS

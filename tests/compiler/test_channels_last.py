@@ -30,8 +30,8 @@ PICTURE, WEIGHT = (2, 8, 6, 5), (8, 8, 3, 3)
 @pytest.fixture(autouse=True)
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
     """Convert the layout of operands of any size."""
-    monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
-    monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(layout_copies, "COPY_THRESHOLD", 0)
+    monkeypatch.setattr(convolution, "COPY_THRESHOLD", 0)
 
 
 def conv(x: tt.Tensor, w: tt.Tensor, **window: Any) -> tt.Tensor:
@@ -140,7 +140,7 @@ def test_small_convolutions_copy_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     made = operands(PICTURE, WEIGHT)
     (node,) = graph_of(conv, *made).find_nodes(op="call_function")
     assert bytes_of_copy(node) == 2 * 2 * 8 * 6 * 5 * 4
-    monkeypatch.setattr(convolution, "WORTH_A_COPY", 1 << 24)
+    monkeypatch.setattr(convolution, "COPY_THRESHOLD", 1 << 24)
     assert bytes_of_copy(node) is None
     assert not choose_channels_last(graph_of(three, *made))
 
@@ -183,7 +183,7 @@ from triten.compiler.product_kernel import ProductKernel
 from triten.tests.compiler.beside_eager import drawn, same
 from triten.triton_kernels.convolution import convolution, layout_copies
 
-layout_copies.WORTH_A_COPY = convolution.WORTH_A_COPY = 0
+layout_copies.COPY_THRESHOLD = convolution.COPY_THRESHOLD = 0
 F = tt.nn.functional
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.passes.constant_folding import MOST_BYTES
+from triten.compiler.passes.constant_folding import MAX_BYTES
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
 
@@ -67,7 +67,7 @@ def test_draws_are_not_folded(device: str) -> None:
 
 
 def test_large_constants_are_made_anew(device: str) -> None:
-    rows = MOST_BYTES // 16 + 1
+    rows = MAX_BYTES // 16 + 1
     assert steps(lambda x: x[0] * tt.zeros(rows, 4, device=device), device)[:2] == ["select", "zeros"]
     assert steps(lambda x: x * tt.zeros(rows, 4, device=device, dtype=tt.bool)[:4], device) == ["mul"]
 

@@ -151,8 +151,8 @@ def test_the_source_says_what_it_computes() -> None:
 @pytest.fixture
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
     """Convert the layout of operands of any size."""
-    monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
-    monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(layout_copies, "COPY_THRESHOLD", 0)
+    monkeypatch.setattr(convolution, "COPY_THRESHOLD", 0)
 
 
 LAID_OUT: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
@@ -285,7 +285,7 @@ x, w, m, v, r = [
     drawn(*each, device="cuda", dtype=tt.bfloat16, seed=i)
     for i, each in enumerate(((1, 20, 9, 8), (24, 20, 3, 3), (20,), (20,), (1, 24, 9, 8)))
 ]
-layout_copies.WORTH_A_COPY = convolution.WORTH_A_COPY = 0
+layout_copies.COPY_THRESHOLD = convolution.COPY_THRESHOLD = 0
 same(tt.compile(g, fullgraph=True)(x, w, m, v.abs(), r), g(x, w, m, v.abs(), r), "laid out")
 (kernel,) = tt.compiler.explain(g, x, w, m, v.abs(), r).schedules[0].kernels
 found = [[len(kernel.prologues)]]

@@ -126,7 +126,7 @@ def test_a_block_of_a_mobile_network_is_a_launch_for_each_convolution(is_last: b
 
 def test_a_weight_is_copied_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copy a weight whose taps are contiguous for a channels-last convolution, as eager does."""
-    monkeypatch.setattr(depthwise, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(depthwise, "COPY_THRESHOLD", 0)
     x, w = operands((2, 8, 6, 5), (8, 1, 3, 3))
     x = x.to(memory_format=tt.channels_last)
     function = lambda x, w: F.relu(F.conv2d(x, w, groups=8)) * 0.5  # noqa: E731

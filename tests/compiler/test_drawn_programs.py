@@ -17,7 +17,7 @@ from triten.tests.compiler.beside_eager import drawn, graphs, same
 from triten.tests.shared.comparison import close
 
 F = tt.nn.functional
-MOST_ELEMENTS = 20_000
+MAX_ELEMENTS = 20_000
 SIZES = ((3, 4), (4, 4), (2, 3, 4), (5,), (40, 50), (6, 7))
 LARGE = (200, 300)
 
@@ -127,7 +127,7 @@ class Program:
     def _take(self, step: Step, values: list[tt.Tensor]) -> None:
         first, second = (values[int(share * len(values))] for share in (step.first, step.second))
         made = KINDS[step.kind](step, first, second)
-        if made.numel() <= MOST_ELEMENTS or made.dim() < 2:
+        if made.numel() <= MAX_ELEMENTS or made.dim() < 2:
             values.append(made)
 
     def leave_out_refused(self, inputs: Sequence[tt.Tensor]) -> None:

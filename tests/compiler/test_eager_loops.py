@@ -48,7 +48,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
         return loop
 
     monkeypatch.setattr(compiled_loops, "_load_compiler", lambda: recording)
-    monkeypatch.setattr(compiled_loops, "WORTH", 1)
+    monkeypatch.setattr(compiled_loops, "COMPILE_THRESHOLD", 1)
     Dispatcher.singleton().forget_all()  # plans of other tests have their loops already
     yield found
     background.wait()
@@ -222,7 +222,7 @@ def test_each_number_has_a_loop_of_its_own(made: list[tuple[str, Any]]) -> None:
 def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
     """Make no loop for a number that changes at each call."""
     x = operand(tt.float32, SIDE + 2)
-    for step in range(5 * compiled_loops.MOST):
+    for step in range(5 * compiled_loops.MAX_LOOPS):
         tt.lerp(x, x, step / 100)
     background.wait()
     assert made == []

@@ -230,8 +230,8 @@ def test_an_epilogue_reads_operands_in_another_order() -> None:
 @pytest.mark.parametrize("is_last", [False, True], ids=["planes", "channels last"])
 def test_convolutions_by_descriptors(dtype: Any, is_last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read channels-last operands by descriptors, also for a contiguous (NCHW) result."""
-    monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
-    monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(layout_copies, "COPY_THRESHOLD", 0)
+    monkeypatch.setattr(convolution, "COPY_THRESHOLD", 0)
 
     def f(x: tt.Tensor, w: tt.Tensor, b: tt.Tensor, r: tt.Tensor) -> tt.Tensor:
         return F.relu(F.conv2d(x, w, b, padding=1) * 0.5 + r)

@@ -25,7 +25,7 @@ from triten.triton_kernels.products.bulk import IN_GLUON
 
 F = tt.nn.functional
 form = IN_GLUON[driver().properties(0).design]
-form.LEAST_WAVES = 0
+form.MIN_WAVES = 0
 form.multiprocessors = lambda device: 2
 form.TILES = {itemsize: tiles[-1:] for itemsize, tiles in form.TILES.items()}
 CASES = {

@@ -71,7 +71,7 @@ def test_dtypes(dtype: Any) -> None:
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_parts_of_work(dim: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "SHARED_FROM", 256)
-    monkeypatch.setattr(loops, "LEAST_PART", 64)
+    monkeypatch.setattr(loops, "MIN_PART", 64)
     monkeypatch.setattr(loops, "PART", 64)
     sizes = [[9, 20, 33] for _ in range(3)]
     for i, own in enumerate(sizes):

@@ -19,7 +19,7 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import pointwise
-from triten.compiler.host.lowering import ROWS
+from triten.compiler.host.lowering import LOWERINGS
 from triten.runtime.cpu import llvm_compiler, object_code
 from triten.runtime.cpu.element_loop import Loop
 from triten.tests.compiled_code import needs_llvm
@@ -374,7 +374,7 @@ def test_without_llvm(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_are_those_of_kernels() -> None:
     from triten.dispatch.structured.stub import find_kernel
 
-    for stub in ROWS:
+    for stub in LOWERINGS:
         assert find_kernel(f"{stub}_stub", "cpu", stub) is not None
 
 

@@ -18,14 +18,14 @@ import pytest
 import triten as tt
 from triten import nn
 from triten.compiler.host import cut_kernels, tiled_loops
-from triten.compiler.operand_limit import MOST_OPERANDS, bounded_runs
+from triten.compiler.operand_limit import MAX_OPERANDS, bounded_runs
 from triten.compiler.schedule import FusedKernel, RowsKernel, fused_schedule
 from triten.runtime.cpu import task_pool
 from triten.runtime.cpu.calling_convention import HEADER, python_call
 from triten.runtime.cpu.code import Code
 from triten.runtime.cpu.loop_requests import Sharing
 from triten.runtime.cpu.object_code import loop_function
-from triten.runtime.cpu.task_pool_source import FUTEX, MOST_POINTERS
+from triten.runtime.cpu.task_pool_source import FUTEX, MAX_POINTERS
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
@@ -131,13 +131,13 @@ def test_kernels_are_bounded(function: Callable[..., Any]) -> None:
     schedule = fused_schedule(traced.graph)
     schedule.check()
     assert schedule.kernels
-    assert all(len(k.inputs) + len(k.outputs) <= MOST_OPERANDS for k in schedule.kernels)
+    assert all(len(k.inputs) + len(k.outputs) <= MAX_OPERANDS for k in schedule.kernels)
 
 
 def test_parts_of_a_kernel_that_is_cut_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[FusedKernel | RowsKernel] = []
     cut = cut_kernels._part
-    monkeypatch.setattr("triten.compiler.schedule.MOST_POINTWISE", 1000)  # so that one kernel has all of it
+    monkeypatch.setattr("triten.compiler.schedule.MAX_POINTWISE", 1000)  # so that one kernel has all of it
     monkeypatch.setattr(tiled_loops, "tiled_program", lambda kernel: None)  # no loop has dropout
     monkeypatch.setattr(cut_kernels, "_part", lambda *given: parts.append(made := cut(*given)) or made)
 
@@ -147,7 +147,7 @@ def test_parts_of_a_kernel_that_is_cut_are_bounded(monkeypatch: pytest.MonkeyPat
 
     agree(wide, lambda: tensors(1), calls=1)
     assert len(parts) > 2
-    assert all(len(part.inputs) + len(part.outputs) <= MOST_OPERANDS for part in parts)
+    assert all(len(part.inputs) + len(part.outputs) <= MAX_OPERANDS for part in parts)
 
 
 def test_a_run_ends_where_the_next_step_would_exceed_the_bound() -> None:
@@ -160,12 +160,12 @@ def test_a_run_ends_where_the_next_step_would_exceed_the_bound() -> None:
             members = {*run, *following[:count]}
             given = {n for node in members for n in node.all_input_nodes} - members
             made = [node for node in members if not members.issuperset(node.users)]
-            assert (len(given) + len(made) <= MOST_OPERANDS) is holds
+            assert (len(given) + len(made) <= MAX_OPERANDS) is holds
 
 
 @needs_llvm
 def test_what_threads_share_refuses_more_arrays_than_it_has_room_for() -> None:
-    assert MOST_OPERANDS + 3 <= MOST_POINTERS  # seeds, sums and a workspace
+    assert MAX_OPERANDS + 3 <= MAX_POINTERS  # seeds, sums and a workspace
     share = task_pool._share()
     if share is None:
         assert sys.platform != "linux" or platform.machine() not in FUTEX, "a pool of threads is missing"
@@ -173,7 +173,7 @@ def test_what_threads_share_refuses_more_arrays_than_it_has_room_for() -> None:
     threads = tt.get_num_threads()
     tt.set_num_threads(2)
     try:
-        for count, refused in ((MOST_POINTERS, False), (MOST_POINTERS + 1, True), (500, True)):
+        for count, refused in ((MAX_POINTERS, False), (MAX_POINTERS + 1, True), (500, True)):
             code = Code()
             for j in range(count):
                 code.do(f"store i64 {j}, ptr %p{j}")

@@ -11,8 +11,8 @@ from triten.compiler.passes.common_subexpressions import share_common_subexpress
 from triten.compiler.passes.dead_code import eliminate_dead_code
 from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import (
-    MOST_POINTWISE,
-    MOST_STEPS,
+    MAX_POINTWISE,
+    MAX_STEPS,
     OperatorCall,
     RowsKernel,
     Schedule,
@@ -169,24 +169,24 @@ def test_kernels_over_rows_have_an_end(device: str) -> None:
     schedule = scheduled(f, device=device)
     kernels = [kernel for kernel in schedule.kernels if isinstance(kernel, RowsKernel)]
     assert len(kernels) > 3 and not [step for step in schedule.steps if isinstance(step, OperatorCall)]
-    assert all(len(kernel.calls) <= MOST_STEPS + 2 for kernel in kernels)
+    assert all(len(kernel.calls) <= MAX_STEPS + 2 for kernel in kernels)
 
 
 def test_pointwise_kernels_have_an_end(device: str) -> None:
     def f(x: Any, y: Any, z: Any) -> Any:
-        for i in range(3 * MOST_POINTWISE // 2):
+        for i in range(3 * MAX_POINTWISE // 2):
             x = (x * y - 0.25).sin() if i % 2 else x + z
         return x
 
     schedule = scheduled(f, device=device)
     assert len(schedule.kernels) == len(schedule.steps) == 3
-    assert all(len(kernel.calls) <= MOST_POINTWISE for kernel in schedule.kernels)
+    assert all(len(kernel.calls) <= MAX_POINTWISE for kernel in schedule.kernels)
 
 
 def test_a_long_chain_gives_the_values_of_eager_calls() -> None:
     def f(x: Any) -> Any:
         y = x
-        for i in range(MOST_POINTWISE + 40):
+        for i in range(MAX_POINTWISE + 40):
             x = x * 1.01 + 0.1 if i % 3 else (x - y).abs()
         return x, y + 1
 

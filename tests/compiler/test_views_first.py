@@ -65,7 +65,7 @@ def test_results_are_eager(name: str) -> None:
 
 
 def test_a_view_moves_before_a_limited_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views_first, "MOST_STEPS", 4)
+    monkeypatch.setattr(views_first, "MAX_STEPS", 4)
 
     def chain(x: tt.Tensor) -> tt.Tensor:
         return ((((((x + 1) * 2) - 3) * 4 + 5) * 6)[:2] + 7).exp()

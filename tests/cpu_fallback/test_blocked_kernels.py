@@ -321,8 +321,8 @@ def test_convolutions_in_blocks(monkeypatch, rng, layout, geometry):
     stride, padding, dilation, groups = geometry
     for columns in (1, 700, 1 << 20):
         monkeypatch.setattr(convolution_columns, "COLUMN_BYTES", columns)
-        monkeypatch.setattr(convolution_columns, "LEAST_POSITIONS", 1)
-        monkeypatch.setattr(convolution_columns, "LEAST_PRODUCTS", 1)
+        monkeypatch.setattr(convolution_columns, "MIN_POSITIONS", 1)
+        monkeypatch.setattr(convolution_columns, "MIN_PRODUCTS", 1)
         monkeypatch.setattr(convolution, "FEW_POSITIONS", 0 if columns < 1000 else 1 << 10)
         # Plans are kept by shape.
         sizes = (3, 6, 9, 7 + columns.bit_length())

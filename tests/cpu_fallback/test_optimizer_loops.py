@@ -20,7 +20,7 @@ STEPS = 7
 
 @pytest.fixture(autouse=True)
 def loops_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(compiled_steps, "WORTH_WARM", 1)
+    monkeypatch.setattr(compiled_steps, "WARM_COMPILE_THRESHOLD", 1)
     compiled_steps.step_loop.cache_clear()
     yield
     compiled_steps.step_loop.cache_clear()

@@ -10,7 +10,7 @@ import triten as tt
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What reaches CuPy's binding of NVTX, in the order of the calls."""
+    """Record the calls of CuPy's NVTX binding in order."""
     made = []
 
     class Binding:

@@ -252,9 +252,9 @@ def test_the_switch_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_table_of_hashes_is_bounded() -> None:
     words = agreement.Words()
     first = words.of(agreement.call_of("all_reduce", tt.float32, 0))
-    for count in range(agreement.MOST_WORDS + 10):
+    for count in range(agreement.MAX_WORDS + 10):
         words.of(agreement.call_of("all_reduce", tt.float32, count))
-    assert len(words._known) <= agreement.MOST_WORDS
+    assert len(words._known) <= agreement.MAX_WORDS
     assert words.of(agreement.call_of("all_reduce", tt.float32, 0)) == first
 
 

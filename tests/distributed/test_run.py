@@ -34,7 +34,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def script(tmp_path: Path):
-    """Writes a program of workers, and gives its path."""
+    """Write a worker program, and return its path."""
 
     def write(text: str) -> str:
         path = tmp_path / "worker.py"

@@ -32,7 +32,7 @@ B = [[1.2, 0.9, 3.0], [2.2, 0.8, 6.0]]
 
 
 def by(kind: Any, *names: str) -> Callable[..., Any]:
-    """A class whose parameters are named."""
+    """Return a function that calls `kind` with these parameter names."""
     return lambda *given: kind(**dict(zip(names, given, strict=True)))
 
 
@@ -114,7 +114,7 @@ CASES = table()
 def made(
     name: str, device: str = "cpu", dtype: tt.dtype = tt.float64
 ) -> tuple[Any, list[tt.Tensor], tt.Tensor]:
-    """A distribution, the leaves that its parameters are, and values of its support."""
+    """Create a distribution, the leaves of its parameters, and values of its support."""
     case = CASES[name]
     leaves = [tt.tensor(p, dtype=dtype, device=device, requires_grad=True) for p in case.parameters]
     return case.make(*leaves), leaves, tt.tensor(case.value, dtype=dtype, device=device)
@@ -122,7 +122,7 @@ def made(
 
 @pytest.fixture(params=list(CASES))
 def case(request: pytest.FixtureRequest) -> str:
-    """The name of each case."""
+    """Return the name of each case."""
     return request.param
 
 

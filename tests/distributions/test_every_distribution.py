@@ -30,7 +30,7 @@ DISCRETE = {
 
 
 def given(call):
-    """What a property gives, or None where a distribution does not have it."""
+    """Return the value of a property, or None if the distribution lacks it."""
     try:
         return call()
     except NotImplementedError:

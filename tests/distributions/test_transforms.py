@@ -112,7 +112,7 @@ def test_log_abs_det_jacobian(example):
 
 
 def square_part(example, jacobian):
-    """The rows of a Jacobian that determine the others."""
+    """Return the independent rows of a Jacobian."""
     size = jacobian.shape[-1]
     if example == "CorrCholesky":
         return jacobian[(1, 2, 2), (0, 0, 1)]

@@ -44,13 +44,16 @@ def minutes(name: str) -> int:
 
 SOURCES = {
     "docs/compiler_internals.md": lambda: [
-        f"up to {constant('compiler.passes.constant_folding.MOST_BYTES') // MIB} MiB",
+        f"up to {constant('compiler.passes.constant_folding.MAX_BYTES') // MIB} MiB",
         f"process blocks of {constant('compiler.host.pointwise.BLOCK_BYTES') >> 10} KiB",
         f"whole rows in blocks of {constant('compiler.host.rows.BLOCK_BYTES') >> 10} KiB",
         f"each block of {constant('compiler.host.block_reductions.BLOCK_BYTES') >> 10} KiB",
     ],
     "docs/compiling.md": lambda: [
         f"Results of up to {constant('compiler.cuda_graphs.outputs.SMALL_RESULT') >> 10} KiB are copied out",
+        f"limits: {constant('compiler.schedule.MAX_POINTWISE')} steps in a pointwise kernel, "
+        f"{constant('compiler.schedule.MAX_STEPS')} steps in a row kernel, "
+        f"{constant('compiler.operand_limit.MAX_OPERANDS')} inputs and outputs",
     ],
     "docs/distributed.md": lambda: [
         f"{minutes('DEFAULT_TIMEOUT')} minutes; NCCL {minutes('NCCL_TIMEOUT')}",

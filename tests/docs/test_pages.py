@@ -41,7 +41,7 @@ for name in sys.argv[1:]:
 
 
 def blocks_of(page: Path) -> list[tuple[str, str | None]]:
-    """The programs of a page, each with what it is said to print."""
+    """Return the programs of a page, each with its expected output."""
     found: list[tuple[str, str | None]] = []
     text = page.read_text()
     last: re.Match[str] | None = None

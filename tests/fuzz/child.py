@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from .campaign import Campaign, Finding, Outcome, Verdict
 from .campaigns import campaign_named
 
-MOST_CANDIDATES = 400
+MAX_CANDIDATES = 400
 DEEPEST = 6
 
 
@@ -55,7 +55,7 @@ def answer(campaign: Campaign, request: Any) -> Any:
         case "run":
             return as_json(run(campaign, request["case"]))
         case "smaller":
-            return list(itertools.islice(campaign.smaller(request["case"]), MOST_CANDIDATES))
+            return list(itertools.islice(campaign.smaller(request["case"]), MAX_CANDIDATES))
         case "describe":
             return campaign.describe(request["case"])
         case "record":

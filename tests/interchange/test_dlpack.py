@@ -35,7 +35,7 @@ needs_triton = pytest.mark.skipif(
 
 
 def managed_in(capsule):
-    """The structure in a capsule that was not taken."""
+    """Return the structure in a capsule that has not been consumed."""
     name = VERSIONED_NAME if "versioned" in repr(capsule) else NAME
     return MANAGED[name].from_address(address_in(capsule, name))
 

@@ -11,7 +11,7 @@ import triten as tt
 
 
 def sent(value, change=lambda buffer: buffer):
-    """A value through a pickle whose buffers stay outside of it, and the buffers."""
+    """Pickle a value with out-of-band buffers, and return the unpickled value and the buffers."""
     buffers = []
     data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     return pickle.loads(data, buffers=[change(each) for each in buffers]), buffers

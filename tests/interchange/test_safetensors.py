@@ -26,7 +26,7 @@ from triten.safetensors.dtypes import DTYPES  # noqa: E402
 
 
 def samples():
-    """A tensor of each dtype, whose bytes are all kinds of numbers."""
+    """Return a tensor of each dtype with varied bytes."""
     raw = tt.arange(64, dtype=tt.uint8).view(4, 16) % 2
     return {
         name: raw.view(dtype) + 0 if dtype is tt.uint8 else raw.clone().view(dtype)

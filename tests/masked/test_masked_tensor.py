@@ -18,7 +18,7 @@ def masked(device="cpu", requires_grad=False):
 
 
 def shown(x):
-    """The elements, with None for those that are masked out."""
+    """Return the elements, with None for masked elements."""
     kept, elements = x.get_mask().reshape(-1).tolist(), x.get_data().reshape(-1).tolist()
     return [e if k else None for e, k in zip(elements, kept, strict=True)]
 

@@ -28,7 +28,7 @@ mark = {mark!r}
 
 
 def processes_with(mark):
-    """The processes whose command or environment has a text."""
+    """Return the processes whose command or environment contains a text."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and folder.name != str(os.getpid()):
@@ -42,7 +42,7 @@ def processes_with(mark):
 
 
 def run(program, tmp_path, code=0):
-    """What a program prints. Nothing may be left of it: no process, no block, no file."""
+    """Run a program, check that it leaves no process, block or file, and return its output."""
     mark = f"triten-test-{uuid.uuid4().hex}"
     path = tmp_path / "program.py"
     path.write_text(HEAD.format(mark=mark) + program)
@@ -76,7 +76,7 @@ def _run(path, mark, blocks, temporary, code):
 
 
 def sent(value):
-    """A value as another process would get it."""
+    """Return a value as another process would receive it."""
     return pickle.loads(bytes(ForkingPickler.dumps(value)))
 
 

@@ -18,7 +18,7 @@ ReferenceEvaluator = onnx.ReferenceEvaluator
 
 
 def exported(model, *args, axes=None, longer=None, **options):
-    """A model's export, which gives the model's results for its arguments, and for longer ones."""
+    """Export a model, and check its results for its arguments and for longer ones."""
     names = [f"x{i}" for i in range(len(args))]
     program = tt.onnx.export(model, args, input_names=names, dynamic_axes=axes, **options)
     if isinstance(model, nn.Module):
@@ -309,7 +309,7 @@ def test_without_the_package_the_error_names_it():
 
 @pytest.fixture(scope="module")
 def leaky_library():
-    """A custom operator with arguments that are no tensors."""
+    """Define a custom operator with arguments that are not tensors."""
     library = tt.library.Library("onnx_test", "DEF")
     library.define("leaky(Tensor self, float slope, int[] shape) -> Tensor")
     library.impl("leaky", lambda x, slope, shape: tt.where(x > 0, x, x * slope).reshape(shape), "CPU")
@@ -319,7 +319,7 @@ def leaky_library():
 
 @pytest.fixture
 def custom_operator(leaky_library):
-    """It; its registrations are taken back."""
+    """Yield the custom operator, and undo its registrations."""
     yield tt.ops.onnx_test.leaky
     tt.onnx.unregister_custom_op_symbolic("onnx_test::leaky", 18)
     tt.onnx.unregister_custom_op_symbolic("onnx_test::leaky", 9)

@@ -97,7 +97,7 @@ def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Several heads in a block; a few queries of one, and two threads; scores relative to their maxima."""
     Dispatcher.singleton().forget_all()
     if request.param == "blocks of queries":
-        for name, value in (("SCORES", 64), ("LEAST_QUERIES", 3), ("CAUSAL_QUERIES", 3), ("GRAIN", 1)):
+        for name, value in (("SCORES", 64), ("MIN_QUERIES", 3), ("CAUSAL_QUERIES", 3), ("GRAIN", 1)):
             monkeypatch.setattr(kernels, name, value)
     elif request.param == "shifted":
         monkeypatch.setattr(kernels, "UNSHIFTED", -math.inf)

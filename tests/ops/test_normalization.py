@@ -66,7 +66,7 @@ def test_one_block_has_the_results_of_several(rng, monkeypatch, name, dtype, mas
     w, b = (None if masked else tt.tensor(rng.standard_normal(n), dtype=dtype) for _ in range(2))
     made = []
     for most in (1 << 17, 0):
-        monkeypatch.setattr(one_block, "MOST", most)
+        monkeypatch.setattr(one_block, "MAX_ELEMENTS", most)
         Dispatcher.singleton().forget_all()
         if name == "layer_norm":
             kept = aten.native_layer_norm(x, [n], w, b, 1e-5)

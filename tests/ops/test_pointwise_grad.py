@@ -12,7 +12,7 @@ STEP = 1e-6
 
 
 def numerical_gradient(function, arrays, index, cotangent):
-    """d sum(function(*arrays) * cotangent) / d arrays[index], by central differences."""
+    """Compute d sum(function(*arrays) * cotangent) / d arrays[index] by central differences."""
     gradient = np.zeros_like(arrays[index])
     for position in np.ndindex(*arrays[index].shape):
         sums = []

@@ -59,7 +59,7 @@ def max_reference(x: Array, *window: Any) -> tuple[Array, Array]:
 def average_reference(
     x: Array, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: int | None
 ) -> Array:
-    """Sums over what lies in the plane, divided."""
+    """Compute average pooling by sums over the elements inside the plane."""
     rows, columns = windows(x, kernel, stride, padding, (1, 1), ceil_mode)
     out = np.empty((*x.shape[:-2], len(rows), len(columns)))
     for i, r in enumerate(rows):

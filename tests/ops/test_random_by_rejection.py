@@ -14,7 +14,7 @@ SHAPES = [1e-3, 0.03, 0.3, 0.9, 1.0, 1.5, 10.0, 300.0, 1e6]
 RATES = [0.1, 1.0, 5.0, 9.99, 10.0, 30.0, 1e3, 1e6]
 TRIALS = [(10, 0.3), (10, 0.9), (1000, 0.004), (1000, 0.3), (40, 0.5), (10**6, 0.999), (10**9, 0.25)]
 N = 20000
-LEAST_P = 1e-4
+MIN_P = 1e-4
 """Seeds are fixed: what a right sampler falls below once in ten thousand seeds."""
 
 
@@ -48,7 +48,7 @@ def test_gamma_numbers_have_their_distribution(alpha, dtype):
     share = truth.sf(least)
     assert abs(len(kept) / N - share) <= 4 * math.sqrt(share * (1 - share) / N) + 1e-9
     p = scipy.stats.kstest(kept, lambda x: (truth.cdf(x) - truth.cdf(least)) / share).pvalue
-    assert p > LEAST_P
+    assert p > MIN_P
     deviation = math.sqrt(alpha / N)
     assert abs(numbers.mean() - alpha) < 5 * deviation
 
@@ -62,7 +62,7 @@ def test_poisson_numbers_have_their_distribution(rate, dtype):
     exact = float(rates[0])
     assert abs(numbers.mean() - exact) < 5 * math.sqrt(exact / N)
     assert abs(numbers.var() / exact - 1) < 5 * math.sqrt((2 + 1 / exact) / N)
-    assert p_of_counts(numbers, scipy.stats.poisson(exact)) > LEAST_P
+    assert p_of_counts(numbers, scipy.stats.poisson(exact)) > MIN_P
 
 
 @pytest.mark.parametrize(("count", "prob"), TRIALS)
@@ -72,7 +72,7 @@ def test_binomial_numbers_have_their_distribution(count, prob):
     assert (numbers == np.floor(numbers)).all() and numbers.min() >= 0 and numbers.max() <= count
     truth = scipy.stats.binom(count, prob)
     assert abs(numbers.mean() - truth.mean()) < 5 * truth.std() / math.sqrt(N)
-    assert p_of_counts(numbers, truth) > LEAST_P
+    assert p_of_counts(numbers, truth) > MIN_P
 
 
 @pytest.mark.parametrize("alpha", [(0.02, 0.03), (0.5, 1.0, 3.0), (30.0, 200.0)])
@@ -86,7 +86,7 @@ def test_dirichlet_rows_have_their_marginals(alpha):
         truth = scipy.stats.beta(a, sum(alpha) - a)
         low, high = truth.cdf(1e-300), truth.cdf(1 - 1e-12)
         p = scipy.stats.kstest(inner[inside], lambda x, t=truth, u=low, v=high: (t.cdf(x) - u) / (v - u))
-        assert p.pvalue > LEAST_P
+        assert p.pvalue > MIN_P
 
 
 def test_a_dirichlet_row_of_tiny_concentrations_keeps_its_weight():

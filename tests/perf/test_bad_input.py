@@ -126,7 +126,7 @@ def refused(
             (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (tmp_path / "folder").mkdir()
     (tmp_path / "script.py").write_text("raise AssertionError('was run')\n")
-    monkeypatch.setattr(results, "MOST_BYTES", 1 << 14)
+    monkeypatch.setattr(results, "MAX_BYTES", 1 << 14)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRITEN_CUDA", raising=False)
     monkeypatch.setattr(tt.cuda, "is_available", lambda: False)

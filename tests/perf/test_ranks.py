@@ -10,7 +10,7 @@ from triten import distributed
 from triten.perf import interconnect
 from triten.perf.ranks import Ranks
 from triten.perf.refusal import RefusalError
-from triten.perf.suite.workloads.distributed import LEAST_AND_MOST
+from triten.perf.suite.workloads.distributed import EXPECTED_RANGES
 
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None or not sys.platform.startswith("linux"), reason="needs MPI"
@@ -20,7 +20,7 @@ needs_mpi = pytest.mark.skipif(
 @needs_mpi
 def test_ranks_do_what_they_are_told_and_end_with_the_context() -> None:
     with Ranks("triten", "mpi", 2) as ranks:
-        for collective, expected in LEAST_AND_MOST.items():
+        for collective, expected in EXPECTED_RANGES.items():
             assert ranks.tell("prepare", collective=collective, nbytes=4000) == [list(expected)] * 2, (
                 collective
             )

@@ -27,7 +27,7 @@ FLOOR, RCEIL = ScaleCalculationMode
 
 
 def codes_of(numbers):
-    """A code for each number."""
+    """Return a code for each number."""
     found = numbers.view(tt.uint8).cpu().numpy()
     if numbers.dtype is not PACKED:
         return found

@@ -68,7 +68,7 @@ def layer_of(rng, config, rows=32, columns=64, dtype=tt.float32, device="cpu"):
 
 
 def rounded_activations(x, config):
-    """What a dynamic configuration makes of activations, in float64."""
+    """Compute the activations of a dynamic configuration in float64."""
     wide = x.double()
     if isinstance(config, Int8DynamicActivationInt8WeightConfig):
         scale = wide.abs().amax(-1, keepdim=True) / 127

@@ -70,7 +70,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def statistics(q: tt.Tensor) -> list[tt.Tensor]:
-    """A weight, a bias, a mean and a variance of all channels."""
+    """Return a weight, a bias, a mean and a variance of all channels."""
     ends = ((0.5, 1.5), (-1.0, 1.0), (0.25, -0.5), (0.5, 2.0))
     return [tt.linspace(first, last, q.shape[1]).to(q.device) for first, last in ends]
 

@@ -103,7 +103,7 @@ def test_an_attribute_is_computed_beside_another_thread_that_computes_it():
     class Thing:
         @cached_property
         def value(self):
-            """A number."""
+            """Return a number."""
             if self is slow:
                 inside.set()
                 assert go_on.wait(PATIENCE)

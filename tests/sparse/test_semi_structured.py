@@ -26,7 +26,7 @@ CASES = [
 
 
 def matrix(rng, rows, columns, dtype, device="cpu"):
-    """A matrix of small integers of which two in four are not 0; of float32 one in two."""
+    """Return a 2:4 sparse matrix of small integers, or a 1:2 sparse one for float32."""
     each = 2 if dtype == "float32" else 4
     values = rng.integers(-4, 5, (rows, columns // each, each))
     values *= np.argsort(rng.random(values.shape), -1) < each // 2

@@ -28,7 +28,7 @@ def is_batchedtensor(tensor: Tensor) -> bool:
 
 
 def is_legacy_batchedtensor(tensor: Tensor) -> bool:
-    """False: PyTorch's are of a `vmap` before the one of `torch.func`, which is not here."""
+    """Return False, since these tensors belong to a `vmap` that predates `torch.func`."""
     return False
 
 

@@ -1275,7 +1275,7 @@ def positive(x: Tensor, /) -> Tensor:
 
 
 def pow(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 to the power of x2.
+    """Raise x1 to the power of x2.
 
     Args:
         x1: An array of a numeric dtype, or a Python number.
@@ -1322,7 +1322,7 @@ def real(x: Tensor, /) -> Tensor:
 
 
 def reciprocal(x: Tensor, /) -> Tensor:
-    """1 divided by the element.
+    """Compute the reciprocal.
 
     Args:
         x: An array of a floating-point dtype.
@@ -1385,7 +1385,7 @@ def round(x: Tensor, /) -> Tensor:
 
 
 def sign(x: Tensor, /) -> Tensor:
-    """-1, 0 or 1 as the element's sign is; of complex numbers, the element divided by its magnitude.
+    """Return the sign: -1, 0 or 1, or for complex numbers the element divided by its magnitude.
 
     Args:
         x: An array of a numeric dtype.

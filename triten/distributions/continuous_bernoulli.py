@@ -76,7 +76,7 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         return _ops.where(self._is_far(), self.probs, self._lims[0] * _ops.ones_like(self.probs))
 
     def _log_norm(self) -> Tensor:
-        """log C(p) = log(2 artanh(1 - 2 p) / (1 - 2 p))."""
+        """Compute log C(p) = log(2 artanh(1 - 2 p) / (1 - 2 p))."""
         p = self._far_probs()
         found = ((-p).log1p() - p.log()).abs().log() - (1.0 - 2.0 * p).abs().log()
         x = (self.probs - 0.5).square()

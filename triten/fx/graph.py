@@ -103,7 +103,7 @@ class Graph(LinkedGraph[Node]):
         self._insert: Callable[[Node], None] = self._root.prepend
 
     def _number_nodes(self) -> None:
-        """Number the nodes, if their order has changed since."""
+        """Renumber the nodes if their order has changed."""
         if not self._order_is_known:
             for position, node in enumerate(self.nodes):
                 node._position = position

@@ -28,7 +28,7 @@ MX_BLOCK, NV_BLOCK = 32, 16
 LARGEST = {float8_e4m3fn: 448.0, float8_e5m2: 57344.0, float4_e2m1fn_x2: 6.0}
 """The largest number of each element format."""
 LARGEST_EXPONENT = {float8_e4m3fn: 8, float8_e5m2: 15, float4_e2m1fn_x2: 2}
-LEAST_SCALE = 2.0**-6
+MIN_SCALE = 2.0**-6
 """The smallest normal number of float8_e4m3fn, the lower bound of NVFP4's block scales."""
 PACKED = float4_e2m1fn_x2
 
@@ -181,9 +181,7 @@ def to_nvfp4(data_hp: Tensor, per_tensor_scale: Tensor | None = None) -> tuple[T
     if per_tensor_scale is not None:
         wanted = wanted / per_tensor_scale
     finite = largest.isfinite()
-    scale = ops.where(finite, wanted.clamp(LEAST_SCALE, LARGEST[float8_e4m3fn]), float("nan")).to(
-        float8_e4m3fn
-    )
+    scale = ops.where(finite, wanted.clamp(MIN_SCALE, LARGEST[float8_e4m3fn]), float("nan")).to(float8_e4m3fn)
     whole = scale.to(float32)
     if per_tensor_scale is not None:
         whole = whole * per_tensor_scale

@@ -12,7 +12,7 @@ from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
 
 LARGEST = {float8_e4m3fn: 448.0, float8_e5m2: 57344.0}
 """The largest finite number of each format."""
-LEAST_MAGNITUDE = 1e-12
+MIN_MAGNITUDE = 1e-12
 """The lower bound of the magnitude that determines a scale, so that zeros have a positive scale."""
 ACTIVATIONS = ("none", "tensor", "row")
 
@@ -36,7 +36,7 @@ def quantize_float8(x: Tensor, dtype: ScalarType, by_row: bool) -> tuple[Tensor,
         largest = wide.new_zeros((wide.shape[0], 1) if by_row else ())
     else:
         largest = magnitude.amax(1, keepdim=True) if by_row else magnitude.amax()
-    scale = ops.clamp(largest, min=LEAST_MAGNITUDE) / LARGEST[dtype]
+    scale = ops.clamp(largest, min=MIN_MAGNITUDE) / LARGEST[dtype]
     return (wide / scale).clamp(-LARGEST[dtype], LARGEST[dtype]).to(dtype), scale
 
 

@@ -19,7 +19,7 @@ ROWS = 16
 FAR_ROWS = 64
 """Rows of a block on the CPU, in which each byte holds elements of two rows that are 32 apart."""
 INNER_TILES = (8, 4, 2)
-LEAST_SCALE = 2.0**-23
+MIN_SCALE = 2.0**-23
 
 
 def packed_for(integers: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ class Int4Tensor(QuantizedTensor):
         wide = weight.detach().to(float32).reshape((rows, columns // group_size, group_size))
         low, high = wide.amin(2).clamp(max=0.0), wide.amax(2).clamp(min=0.0)
         # Round both to the weight's dtype, as matmuls use them, before computing the integers.
-        scale = ((high - low) / 15).clamp(min=LEAST_SCALE).to(weight.dtype).to(float32)
+        scale = ((high - low) / 15).clamp(min=MIN_SCALE).to(weight.dtype).to(float32)
         zero = (low + 8 * scale).to(weight.dtype).to(float32)
         steps = ops.round((wide - zero[..., None]) / scale[..., None]) + 8
         integers = ops.nan_to_num(steps, 0.0, 15.0, 0.0).clamp(0, 15).to(uint8).reshape((rows, columns))

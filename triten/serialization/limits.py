@@ -16,7 +16,7 @@ COPIES_FOR_A_BYTE = 4
 """Elements or characters that may be copied for each byte of a pickle; pickles by picklers need at most one."""
 STEPS_FOR_A_BYTE = 16
 """Values of keys that may be hashed or compared for each byte of a pickle; two bytes can refer to a tuple key."""
-LEAST = 1 << 16
+MIN_BUDGET = 1 << 16
 """The minimum of each budget, for small files."""
 KEY_NODES = 1000
 """The maximum number of values in a tuple key of a dict or a set, with repetitions."""
@@ -34,9 +34,9 @@ class Limits:
     __slots__ = ("_bytes", "_copies", "_hashes", "_steps")
 
     def __init__(self, pickle_size: int, tensor_bytes: int) -> None:
-        self._copies = max(LEAST, COPIES_FOR_A_BYTE * pickle_size)
-        self._steps = max(LEAST, STEPS_FOR_A_BYTE * pickle_size)
-        self._bytes = max(LEAST, COPIES_FOR_A_BYTE * tensor_bytes)
+        self._copies = max(MIN_BUDGET, COPIES_FOR_A_BYTE * pickle_size)
+        self._steps = max(MIN_BUDGET, STEPS_FOR_A_BYTE * pickle_size)
+        self._bytes = max(MIN_BUDGET, COPIES_FOR_A_BYTE * tensor_bytes)
         self._hashes: Counter[tuple[int, int]] = Counter()
 
     def copy(self, count: int) -> None:

@@ -115,15 +115,15 @@ class Backward:
         large heads.
         """
         sizes = self.sizes
-        wanted = tuple(i for i in (1, 2) if self.call.extra["wanted"][i])
-        if in_bulk and wanted == (1, 2) and self.specialized is not None:
+        outputs = tuple(i for i in (1, 2) if self.call.extra["wanted"][i])
+        if in_bulk and outputs == (1, 2) and self.specialized is not None:
             run = self.specialized.keys()
             if run is not None:
-                yield run, wanted
+                yield run, outputs
                 return
         tile = self._tile(attention_backward_keys, beside)
         programs = cdiv(sizes.length_k, tile.tile[1]) * sizes.batch * sizes.heads_k
-        for made in [(i,) for i in wanted] if sizes.head > LARGEST_HEAD_OF_TWO_SUMS else [wanted]:
+        for made in [(i,) for i in outputs] if sizes.head > LARGEST_HEAD_OF_TWO_SUMS else [outputs]:
             yield self._planned(attention_backward_keys, tile, programs, made, drops), made
 
     def _queries(self, drops: bool, beside: bool, in_bulk: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:

@@ -38,12 +38,12 @@ def row_products(
     """delta[line] = the sum of grad * out over the line's values."""
     line = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     dv = tl.arange(0, BLOCK_DV)
-    wanted = line < n_lines
-    mask = wanted[:, None] & (dv < DV)[None, :]
+    row_mask = line < n_lines
+    mask = row_mask[:, None] & (dv < DV)[None, :]
     query, head, batch = line % length_q, line // length_q % heads, line // length_q // heads
     x = tl.load(grad + (batch * gb + head * gh + query * gm)[:, None] + dv[None, :], mask=mask, other=0)
     y = tl.load(out + (batch * ob + head * oh + query * om)[:, None] + dv[None, :], mask=mask, other=0)
-    tl.store(delta + line, tl.sum(x.to(tl.float32) * y.to(tl.float32), 1), mask=wanted)
+    tl.store(delta + line, tl.sum(x.to(tl.float32) * y.to(tl.float32), 1), mask=row_mask)
 
 
 @triton.jit
@@ -247,11 +247,11 @@ def attention_backward_keys(
     # Not `key < length_k`, since the predicates of the loads would be kept over the loops, and spilled there.
     inside = (key - length_k < 0)[:, None]
     if KEYS:
-        to = grad_k + batch * yb + head_k * yh + key[:, None] * yn + d[None, :]
-        tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
+        out_ptrs = grad_k + batch * yb + head_k * yh + key[:, None] * yn + d[None, :]
+        tl.store(out_ptrs, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
     if VALUES:
-        to = grad_v + batch * zb + head_k * zh + key[:, None] * zn + dv[None, :]
-        tl.store(to, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
+        out_ptrs = grad_v + batch * zb + head_k * zh + key[:, None] * zn + dv[None, :]
+        tl.store(out_ptrs, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
 
 
 @triton.jit
@@ -412,8 +412,10 @@ def attention_backward_queries(
         total, x, g, k, v, bias, bias_rows, lse, relative, line + query, query, None, middle, stop, length_k, kn, vn,
         bn, scale, seed, first, limit, quads, kept_scale, CAUSAL, DROPOUT, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
-    to = grad_q + batch * xb + head * xh + query[:, None] * xm + d[None, :]
-    tl.store(to, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :])
+    out_ptrs = grad_q + batch * xb + head * xh + query[:, None] * xm + d[None, :]
+    tl.store(
+        out_ptrs, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :]
+    )
 
 
 declare(

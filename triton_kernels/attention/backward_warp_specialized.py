@@ -121,8 +121,8 @@ def plan_specialized(
         return None
     tensors = [described(spec) for spec in given]
     found = [tensor for tensor in tensors if tensor is not None]
-    wanted = call.extra["wanted"]
-    grads = [described(spec) if wanted[i] else None for i, spec in enumerate(call.outputs)]
-    if len(found) < len(tensors) or any(wanted[i] and grad is None for i, grad in enumerate(grads)):
+    output_mask = call.extra["wanted"]
+    grads = [described(spec) if output_mask[i] else None for i, spec in enumerate(call.outputs)]
+    if len(found) < len(tensors) or any(output_mask[i] and grad is None for i, grad in enumerate(grads)):
         return None
     return SpecializedBackward(call, sizes, found, grads)

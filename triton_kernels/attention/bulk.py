@@ -101,9 +101,11 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
     grid = (cdiv(sizes.length_q, block_m) * sizes.batch * sizes.heads, 1, 1)
     passed = [numbers[name] for name in kernel.arg_names if name in numbers]
 
-    def run(addresses: list[int], to: int, logsumexp: int | None, draws: list[int], scale: float) -> None:
+    def run(
+        addresses: list[int], out_data: int, logsumexp: int | None, draws: list[int], scale: float
+    ) -> None:
         kept = [] if logsumexp is None else [logsumexp]
-        launch(grid, *addresses, to, *kept, *draws, *passed, scale)
+        launch(grid, *addresses, out_data, *kept, *draws, *passed, scale)
 
     return run
 

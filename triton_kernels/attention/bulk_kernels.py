@@ -24,7 +24,7 @@ from .tiles import FORWARD_BULK
 @triton.jit
 def attend_in_bulk(
     total,
-    top,
+    row_max,
     sums,
     x,
     k,
@@ -55,17 +55,17 @@ def attend_in_bulk(
             if CAUSAL:
                 seen = seen & (key[None, :] <= query[:, None])
             scores = tl.where(seen, scores, float("-inf"))
-        highest = tl.maximum(top, tl.max(scores, 1))
+        highest = tl.maximum(row_max, tl.max(scores, 1))
         # If all scores so far are minus infinity, their differences to 0 are too.
         shift = tl.where(highest == float("-inf"), 0.0, highest)
         weights = tl.exp2(scores * scale - (shift * scale)[:, None])
-        shrink = tl.exp2(top * scale - shift * scale)
+        shrink = tl.exp2(row_max * scale - shift * scale)
         sums = sums * shrink + tl.sum(weights, 1)
         total = total * shrink[:, None]
         z = v.load([batch, head_k, start, 0]).reshape(BLOCK_N, BLOCK_DV)
         total = tl.dot(convert(weights, v.dtype), z, total, input_precision="ieee")
-        top = highest
-    return total, top, sums
+        row_max = highest
+    return total, row_max, sums
 
 
 @triton.jit
@@ -110,15 +110,15 @@ def attention_bulk(
         seen_by_all = tl.minimum(length_k, begin + 1)
     middle = seen_by_all // BLOCK_N * BLOCK_N
     total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
-    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     sums = tl.zeros((BLOCK_M,), tl.float32)
-    total, top, sums = attend_in_bulk(
-        total, top, sums, x, k, v, batch, head_k, query, 0, middle, length_k, scale, CAUSAL, False, BLOCK_N, BLOCK_D,
-        BLOCK_DV,
+    total, row_max, sums = attend_in_bulk(
+        total, row_max, sums, x, k, v, batch, head_k, query, 0, middle, length_k, scale, CAUSAL, False, BLOCK_N,
+        BLOCK_D, BLOCK_DV,
     )  # fmt: skip
-    total, top, sums = attend_in_bulk(
-        total, top, sums, x, k, v, batch, head_k, query, middle, stop, length_k, scale, CAUSAL, True, BLOCK_N, BLOCK_D,
-        BLOCK_DV,
+    total, row_max, sums = attend_in_bulk(
+        total, row_max, sums, x, k, v, batch, head_k, query, middle, stop, length_k, scale, CAUSAL, True, BLOCK_N,
+        BLOCK_D, BLOCK_DV,
     )  # fmt: skip
     empty = sums == 0
     factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
@@ -126,7 +126,7 @@ def attention_bulk(
         [batch, head, begin, 0], convert(total * factor[:, None], out.dtype).reshape(1, 1, BLOCK_M, BLOCK_DV)
     )
     if logsumexp is not None:
-        value = (top * scale + tl.log2(sums)) * 0.6931471805599453
+        value = (row_max * scale + tl.log2(sums)) * 0.6931471805599453
         line = (batch.to(tl.int64) * heads + head) * length_q
         tl.store(logsumexp + line + query, tl.where(empty, 0.0, value), mask=query < length_q)
 

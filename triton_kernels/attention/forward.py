@@ -26,16 +26,16 @@ from .tiles import forward_tile
 
 PACKED_ROWS = 64
 """Heads that share keys are packed into one tile of queries while they all fit: keys are then read once for all."""
-LEAST_SPAN = 512
+MIN_SPAN = 512
 """Keys that a part of a split has at least: fewer cost less than the merge's traffic."""
 
 
 def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[int, int]:
     """Into how many parts keys are split, and how many each has: until there are two programs a multiprocessor."""
     processors = driver().properties(device.resolved_index).multi_processor_count
-    if 2 * programs > processors or sizes.length_k < 2 * LEAST_SPAN:
+    if 2 * programs > processors or sizes.length_k < 2 * MIN_SPAN:
         return 1, sizes.length_k
-    parts = min(2 * processors // programs, sizes.length_k // LEAST_SPAN)
+    parts = min(2 * processors // programs, sizes.length_k // MIN_SPAN)
     span = cdiv(cdiv(sizes.length_k, parts), block_n) * block_n
     return cdiv(sizes.length_k, span), span
 
@@ -53,7 +53,7 @@ def efficient_attention(call: StructuredCall) -> PlannedKernel:
     saves = statistics.numel > 0
 
     def into(
-        to: Any,
+        out: Any,
         logsumexp: Any,
         draws_seed: Any,
         draws_offset: Any,
@@ -71,7 +71,7 @@ def efficient_attention(call: StructuredCall) -> PlannedKernel:
         ]
         addresses = [data.address for data in (*operands, *([] if bias is None else [bias]))]
         numbers = [draws_seed.address, draws_offset.address]
-        forward(addresses, to.address, logsumexp.address if saves else None, numbers, p, scale, seed, first)
+        forward(addresses, out.address, logsumexp.address if saves else None, numbers, p, scale, seed, first)
 
     return PlannedKernel(into)
 
@@ -262,9 +262,11 @@ class Forward:
         values = {**arguments.values, "n_lines": sizes.lines}
         passed = [values[name] for name in names if name in values]
 
-        def run(totals: Any, sums: Any, tops: Any, to: int, logsumexp: int | None, kept_scale: float) -> None:
+        def run(
+            totals: Any, sums: Any, tops: Any, out_data: int, logsumexp: int | None, kept_scale: float
+        ) -> None:
             kept = [] if logsumexp is None else [logsumexp]
-            launch(grid, totals.address, sums.address, tops.address, to, *kept, *passed, kept_scale)
+            launch(grid, totals.address, sums.address, tops.address, out_data, *kept, *passed, kept_scale)
 
         return run
 

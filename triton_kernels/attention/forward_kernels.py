@@ -28,7 +28,7 @@ from .tiles import FORWARD_HALF, FORWARD_SINGLE
 @triton.jit
 def attend(
     total,
-    top,
+    row_max,
     sums,
     x,
     k,
@@ -98,15 +98,15 @@ def attend(
             if earliest is not None:
                 seen = seen & (key[None, :] >= earliest[:, None])
             scores = tl.where(seen, scores, float("-inf"))
-        highest = tl.maximum(top, tl.max(scores, 1))
+        highest = tl.maximum(row_max, tl.max(scores, 1))
         # If all scores so far are minus infinity, their differences to 0 are too.
         shift = tl.where(highest == float("-inf"), 0.0, highest)
         if RAW:
             weights = tl.exp2(scores * scale - (shift * scale)[:, None])
-            shrink = tl.exp2(top * scale - shift * scale)
+            shrink = tl.exp2(row_max * scale - shift * scale)
         else:
             weights = tl.exp2(scores - shift[:, None])
-            shrink = tl.exp2(top - shift)
+            shrink = tl.exp2(row_max - shift)
         sums = sums * shrink + tl.sum(weights, 1)
         total = total * shrink[:, None]
         if DROPOUT:
@@ -116,8 +116,8 @@ def attend(
         else:
             z = load_tile(from_v[:, None], rows[:, None], dv[None, :], vn, end, DV, BLOCK_DV, True)
         total = tl.dot(convert(weights, v.dtype.element_ty), z, total, input_precision="ieee")
-        top = highest
-    return total, top, sums
+        row_max = highest
+    return total, row_max, sums
 
 
 @triton.jit
@@ -186,7 +186,7 @@ def attention(
     head_k = head if PACKED else head // group
     head = (head * group if PACKED else head).to(tl.int64)
     row = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    wanted = row < n_rows
+    row_mask = row < n_rows
     if PACKED:
         query, of_group = row % length_q, row // length_q
         q_rows = of_group * qh + query * qm
@@ -210,7 +210,7 @@ def attention(
     k += batch * kb + head_k.to(tl.int64) * kh
     v += batch * vb + head_k.to(tl.int64) * vh
     d = tl.arange(0, BLOCK_D)
-    mask = wanted[:, None] & (d < D)[None, :]
+    mask = row_mask[:, None] & (d < D)[None, :]
     x = tl.load(q + batch * qb + head * qh + q_rows[:, None] + d[None, :], mask=mask, other=0)
     bias_rows = query
     if bias is not None:
@@ -231,27 +231,27 @@ def attention(
     middle = begin + tl.maximum(seen_by_all - begin, 0) // BLOCK_N * BLOCK_N
     quads = tl.cdiv(length_k, 4)
     total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
-    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     sums = tl.zeros((BLOCK_M,), tl.float32)
-    total, top, sums = attend(
-        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, begin, middle, length_k, kn, vn, bn, None,
+    total, row_max, sums = attend(
+        total, row_max, sums, x, k, v, bias, bias_rows, query, None, lines, begin, middle, length_k, kn, vn, bn, None,
         0, 0, 0, 0, scale, seed, first, limit, quads, RAW, CAUSAL, DROPOUT, False, True, D, DV, BLOCK_N, BLOCK_D,
         BLOCK_DV,
     )  # fmt: skip
-    total, top, sums = attend(
-        total, top, sums, x, k, v, bias, bias_rows, query, None, lines, middle, stop, length_k, kn, vn, bn, None,
+    total, row_max, sums = attend(
+        total, row_max, sums, x, k, v, bias, bias_rows, query, None, lines, middle, stop, length_k, kn, vn, bn, None,
         0, 0, 0, 0, scale, seed, first, limit, quads, RAW, CAUSAL, DROPOUT, True, True, D, DV, BLOCK_N, BLOCK_D,
         BLOCK_DV,
     )  # fmt: skip
     if RAW:
-        top *= scale
+        row_max *= scale
     dv = tl.arange(0, BLOCK_DV)
-    mask = wanted[:, None] & (dv < DV)[None, :]
+    mask = row_mask[:, None] & (dv < DV)[None, :]
     if SPLIT:
         part = tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tiles * n_rows) + line
         tl.store(out + part * DV + row[:, None] * DV + dv[None, :], total, mask=mask)
-        tl.store(logsumexp + part + row, sums, mask=wanted)
-        tl.store(tops + part + row, top, mask=wanted)
+        tl.store(logsumexp + part + row, sums, mask=row_mask)
+        tl.store(tops + part + row, row_max, mask=row_mask)
     else:
         empty = sums == 0
         factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
@@ -261,11 +261,11 @@ def attention(
             o_rows = of_group * oh + query * om
         else:
             o_rows = query * om
-        to = out + batch * ob + head * oh + o_rows[:, None] + dv[None, :]
-        tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+        out_ptrs = out + batch * ob + head * oh + o_rows[:, None] + dv[None, :]
+        tl.store(out_ptrs, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
         if logsumexp is not None:
-            value = (top + tl.log2(sums)) * 0.6931471805599453
-            tl.store(logsumexp + line + row, tl.where(empty, 0.0, value), mask=wanted)
+            value = (row_max + tl.log2(sums)) * 0.6931471805599453
+            tl.store(logsumexp + line + row, tl.where(empty, 0.0, value), mask=row_mask)
 
 
 @triton.jit
@@ -290,29 +290,29 @@ def merge(
     """Merge the partial results of several spans of keys, first span first. `totals` is (parts, lines, DV)."""
     line = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     dv = tl.arange(0, BLOCK_DV)
-    wanted = line < n_lines
-    mask = wanted[:, None] & (dv < DV)[None, :]
+    row_mask = line < n_lines
+    mask = row_mask[:, None] & (dv < DV)[None, :]
     total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
-    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     weight = tl.zeros((BLOCK_M,), tl.float32)
     for part in range(parts):
         at = part * n_lines + line
-        own = tl.load(tops + at, mask=wanted, other=float("-inf"))
-        highest = tl.maximum(top, own)
+        own = tl.load(tops + at, mask=row_mask, other=float("-inf"))
+        highest = tl.maximum(row_max, own)
         shift = tl.where(highest == float("-inf"), 0.0, highest)
-        shrink, grow = tl.exp2(top - shift), tl.exp2(own - shift)
-        weight = weight * shrink + tl.load(sums + at, mask=wanted, other=0) * grow
+        shrink, grow = tl.exp2(row_max - shift), tl.exp2(own - shift)
+        weight = weight * shrink + tl.load(sums + at, mask=row_mask, other=0) * grow
         more = tl.load(totals + at[:, None] * DV + dv[None, :], mask=mask, other=0)
         total = total * shrink[:, None] + more * grow[:, None]
-        top = highest
+        row_max = highest
     empty = weight == 0
     factor = tl.div_rn(1.0, tl.where(empty, 1.0, weight)) * kept_scale
     query, head, batch = line % length_q, line // length_q % heads, line // length_q // heads
-    to = out + (batch * ob + head * oh + query * om)[:, None] + dv[None, :]
-    tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+    out_ptrs = out + (batch * ob + head * oh + query * om)[:, None] + dv[None, :]
+    tl.store(out_ptrs, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
     if logsumexp is not None:
-        value = (top + tl.log2(weight)) * 0.6931471805599453
-        tl.store(logsumexp + line, tl.where(empty, 0.0, value), mask=wanted)
+        value = (row_max + tl.log2(weight)) * 0.6931471805599453
+        tl.store(logsumexp + line, tl.where(empty, 0.0, value), mask=row_mask)
 
 
 declare(

@@ -11,7 +11,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..geometry import broadcast_strides
 from ..launch import ALIGNMENT, integer_type, next_power_of_2
-from ..products.product import LEAST, stride_arguments
+from ..products.product import MIN_TILE_SIZE, stride_arguments
 
 LOG2_E = 1.4426950408889634
 LARGEST_TILE = 256
@@ -75,7 +75,7 @@ class Sizes:
 
 def padded(width: int) -> int:
     """Return a power of two that `tl.dot` accepts and that holds a head."""
-    return max(next_power_of_2(width), LEAST)
+    return max(next_power_of_2(width), MIN_TILE_SIZE)
 
 
 def with_unit_stride(spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:

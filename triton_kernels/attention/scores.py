@@ -12,7 +12,7 @@ from ..random.random import draws
 
 @triton.jit
 def product_of_tiles(a, b):
-    """a @ b in float32; float32 tiles are multiplied as IEEE 754 has it."""
+    """Compute a @ b in float32, with IEEE 754 arithmetic for float32 tiles."""
     return tl.dot(a, b, input_precision="ieee", out_dtype=tl.float32)
 
 

@@ -31,7 +31,7 @@ def scores_of(
     COLUMNS: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):
-    """Some columns of a tile's scores, minus infinity from a row's `limit` on; `start` is the tile's first key."""
+    """Load columns of a tile's scores, -inf from `limit` on; `start` is the tile's first key."""
     scores = own.slice(PART * COLUMNS, COLUMNS).load(LAYOUT)
     if MASKED:
         key = PART * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, LAYOUT))
@@ -41,7 +41,7 @@ def scores_of(
 
 @gluon.jit
 def softmax_of_tiles(
-    top,
+    row_max,
     sums,
     low,
     high,
@@ -71,14 +71,14 @@ def softmax_of_tiles(
     for i in range(low, high):
         start = (tiles - 1 - i) * BLOCK_N
         blackwell.mbarrier.wait(scored.index(GROUP), i & 1)
-        highest = top
+        highest = row_max
         for part in gl.static_range(PARTS):
             # The last ones are the first ones of the second time, for which the compiler keeps them.
             scores = scores_of(own, start, limit, MASKED, PARTS - 1 - part, COLUMNS, LAYOUT)
             highest = gl.maximum(highest, gl.max(scores, 1))
         # If all scores so far are minus infinity, their differences to 0 are too.
         shift = gl.where(highest == float("-inf"), 0.0, highest) * scale
-        shrink = gl.exp2(top * scale - shift)
+        shrink = gl.exp2(row_max * scale - shift)
         blackwell.mbarrier.wait(shrink_free.index(GROUP), i & 1 ^ 1)
         shrink_all.index(GROUP).store(shrink)
         blackwell.mbarrier.arrive(shrunk.index(GROUP))
@@ -89,8 +89,8 @@ def softmax_of_tiles(
             place.slice(part * COLUMNS, COLUMNS).store(weights.to(TYPE))
             sums += gl.sum(weights, 1)
         blackwell.mbarrier.arrive(weighted.index(GROUP))
-        top = highest
-    return top, sums
+        row_max = highest
+    return row_max, sums
 
 
 @gluon.jit
@@ -123,7 +123,7 @@ def softmax(
     LAYOUT: gl.constexpr = scores_all.index(GROUP).slice(0, COLUMNS).get_reg_layout()
     ROWS: gl.constexpr = gl.SliceLayout(1, LAYOUT)
     query = begin + gl.arange(0, BLOCK_M, ROWS)
-    top = gl.full((BLOCK_M,), float("-inf"), gl.float32, ROWS)
+    row_max = gl.full((BLOCK_M,), float("-inf"), gl.float32, ROWS)
     sums = gl.zeros((BLOCK_M,), gl.float32, ROWS)
     limit = gl.full((BLOCK_M,), 0, gl.int32, ROWS) + length_k
     seen_by_all = length_k
@@ -131,19 +131,19 @@ def softmax(
         limit = gl.minimum(length_k, query + 1)
         seen_by_all = gl.minimum(length_k, begin + 1)
     plain = gl.maximum(tiles - seen_by_all // BLOCK_N, 0)
-    top, sums = softmax_of_tiles(
-        top, sums, 0, plain, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, limit, scale,
+    row_max, sums = softmax_of_tiles(
+        row_max, sums, 0, plain, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, limit, scale,
         GROUP, True, BLOCK_M, BLOCK_N, TYPE, COLUMNS, LAYOUT,
     )  # fmt: skip
-    top, sums = softmax_of_tiles(
-        top, sums, plain, tiles, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, limit, scale,
+    row_max, sums = softmax_of_tiles(
+        row_max, sums, plain, tiles, scores_all, shrink_all, scored, weighted, shrunk, shrink_free, tiles, limit, scale,
         GROUP, False, BLOCK_M, BLOCK_N, TYPE, COLUMNS, LAYOUT,
     )  # fmt: skip
     blackwell.mbarrier.wait(shrink_free.index(GROUP), tiles & 1 ^ 1)
     shrink_all.index(GROUP).store(sums)
     blackwell.mbarrier.arrive(shrunk.index(GROUP))
     if logsumexp is not None:
-        value = (top * scale + gl.log2(sums)) * 0.6931471805599453
+        value = (row_max * scale + gl.log2(sums)) * 0.6931471805599453
         line = (batch.to(gl.int64) * heads + head) * length_q
         gl.store(logsumexp + line + query, gl.where(sums == 0, 0.0, value), mask=query < length_q)
 
@@ -186,10 +186,10 @@ def correct(
         factor = gl.div_rn(1.0, gl.where(sums == 0, 1.0, sums))
         blackwell.mbarrier.wait(summed.index(group), tiles - 1 & 1)
         # The tile's queries are not needed any more.
-        to = q_all.index(group).reshape((BLOCK_M, BLOCK_D))
+        destination = q_all.index(group).reshape((BLOCK_M, BLOCK_D))
         for part in gl.static_range(BLOCK_D // COLUMNS):
             value = total_all.index(group).slice(part * COLUMNS, COLUMNS).load(PART) * factor[:, None]
-            to.slice(part * COLUMNS, COLUMNS, 1).store(value.to(out.dtype))
+            destination.slice(part * COLUMNS, COLUMNS, 1).store(value.to(out.dtype))
         blackwell.fence_async_shared()
         blackwell.tma.async_store(out, [batch, head, begin + group * BLOCK_M, 0], q_all.index(group))
     blackwell.tma.store_wait(0)

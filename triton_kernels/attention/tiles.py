@@ -11,7 +11,7 @@ from ...runtime.cuda.driver import driver
 from ...runtime.device import device as Device
 from ..budget import CARDS, Configuration
 from ..launch import interpreted, next_power_of_2
-from ..products.product import LEAST
+from ..products.product import MIN_TILE_SIZE
 
 INTERPRETED_TILE = 128
 """The side of a tile in the interpreter, where a program costs far more than its elements."""
@@ -138,7 +138,9 @@ VARLEN_QUERIES = (
 
 
 def _interpreted(head: int, rows: int, columns: int) -> Configuration:
-    block_m, block_n = (min(max(next_power_of_2(n), LEAST), INTERPRETED_TILE) for n in (rows, columns))
+    block_m, block_n = (
+        min(max(next_power_of_2(n), MIN_TILE_SIZE), INTERPRETED_TILE) for n in (rows, columns)
+    )
     return Configuration((block_m, block_n, head, head), 4, 1)
 
 

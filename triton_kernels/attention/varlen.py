@@ -209,7 +209,7 @@ def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
     pointers |= {"out": half, "logsumexp": "*fp32", "flags": "*i32"}
     forward, flags = _forward(problem, pointers), _flags(problem)
 
-    def into(to: Any, logsumexp: Any, *given: Any) -> None:
+    def into(out: Any, logsumexp: Any, *given: Any) -> None:
         *data, starts_k, scale, used, table = given
         if not problem.pages:
             data.append(starts_k)
@@ -218,7 +218,7 @@ def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
         operands += [gather((used, table)[place]) for place, gather in optional]
         addresses = [x.address for x in operands]
         words = flags.begin()
-        forward([*addresses, to.address, logsumexp.address, words], scale)
+        forward([*addresses, out.address, logsumexp.address, words], scale)
         if flags.driver.launch_blocking:
             for found in flags.raised():
                 raise RuntimeError(_messages(problem)[found])
@@ -234,9 +234,9 @@ def sliding_window_forward(call: StructuredCall) -> PlannedKernel:
     half = f"*{call.args['query'].dtype.triton_name}"
     forward = _forward(problem, {**dict.fromkeys(("q", "k", "v", "out"), half), "logsumexp": "*fp32"})
 
-    def into(to: Any, logsumexp: Any, query: Any, key: Any, value: Any, scale: float) -> None:
+    def into(out: Any, logsumexp: Any, query: Any, key: Any, value: Any, scale: float) -> None:
         operands = problem.gathered((query, key, value))
-        forward([*(x.address for x in operands), to.address, logsumexp.address], scale)
+        forward([*(x.address for x in operands), out.address, logsumexp.address], scale)
 
     return PlannedKernel(into)
 
@@ -279,10 +279,10 @@ def varlen_attention_backward(call: StructuredCall) -> PlannedKernel:
     if sizes.batch * sizes.heads_k * sizes.length_k:
         for made in ((1,), (2,)) if sizes.head > LARGEST_HEAD_OF_TWO_SUMS else ((1, 2),):
             own = tuple((("yn", "zn")[i - 1], grads[i]) for i in made)
-            to = {("grad_k", "grad_v")[i - 1]: half for i in made}
+            halves = {("grad_k", "grad_v")[i - 1]: half for i in made}
             used = {name: type_ for name, type_ in pointers.items() if name != "v" or made != (2,)}
             lines = (*(each for each in read if each[0] != "vn" or made != (2,)), *own)
-            run = problem.launch(varlen_backward_keys, VARLEN_KEYS, "k", sizes.heads_k, used | to, lines)
+            run = problem.launch(varlen_backward_keys, VARLEN_KEYS, "k", sizes.heads_k, used | halves, lines)
             runs.append((run, made))
     relative = None
     if sizes.lines:

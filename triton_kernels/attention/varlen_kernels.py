@@ -129,7 +129,7 @@ def varlen_attention(
         head *= group
         of_group = tl.arange(0, BLOCK_M) % SHARED
         query = tl.where(of_group < group, start + tl.arange(0, BLOCK_M) // SHARED, own_q)
-    wanted = query < own_q
+    row_mask = query < own_q
     q += head * qh + offset_of(starts_q, sequence, first_q, qb, qm)
     k += head_k * kh
     v += head_k * vh
@@ -168,37 +168,39 @@ def varlen_attention(
     if LEFT:
         earliest = query + (shift - left)
     total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
-    top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     sums = tl.zeros((BLOCK_M,), tl.float32)
     if LEFT:
-        total, top, sums = attend(
-            total, top, sums, x, k, v, None, query, latest, earliest, query, begin, inner, own_k, kn, vn, 0, table,
+        total, row_max, sums = attend(
+            total, row_max, sums, x, k, v, None, query, latest, earliest, query, begin, inner, own_k, kn, vn, 0, table,
             page_size, n_pages, kb, vb, scale, 0, 0, 0, 0, RAW, RIGHT, False, True, WHOLE, D, DV, BLOCK_N, BLOCK_D,
             BLOCK_DV,
         )  # fmt: skip
-    total, top, sums = attend(
-        total, top, sums, x, k, v, None, query, latest, earliest, query, inner, middle, own_k, kn, vn, 0, table,
+    total, row_max, sums = attend(
+        total, row_max, sums, x, k, v, None, query, latest, earliest, query, inner, middle, own_k, kn, vn, 0, table,
         page_size, n_pages, kb, vb, scale, 0, 0, 0, 0, RAW, RIGHT, False, False, WHOLE, D, DV, BLOCK_N, BLOCK_D,
         BLOCK_DV,
     )  # fmt: skip
-    total, top, sums = attend(
-        total, top, sums, x, k, v, None, query, latest, earliest, query, middle, stop, own_k, kn, vn, 0, table,
+    total, row_max, sums = attend(
+        total, row_max, sums, x, k, v, None, query, latest, earliest, query, middle, stop, own_k, kn, vn, 0, table,
         page_size, n_pages, kb, vb, scale, 0, 0, 0, 0, RAW, RIGHT, False, True, WHOLE, D, DV, BLOCK_N, BLOCK_D,
         BLOCK_DV,
     )  # fmt: skip
     if RAW:
-        top *= scale
+        row_max *= scale
     empty = sums == 0
     factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
-    to = out + head * oh + offset_of(starts_q, sequence, first_q, ob, om) + query[:, None] * om + dv[None, :]
+    out_ptrs = (
+        out + head * oh + offset_of(starts_q, sequence, first_q, ob, om) + query[:, None] * om + dv[None, :]
+    )
     line = line_of(starts_q, sequence, first_q, head, heads, length_q) + query
     if SHARED:
-        to += (of_group * oh)[:, None]
+        out_ptrs += (of_group * oh)[:, None]
         line += of_group * length_q
-    mask = wanted[:, None] & (dv < DV)[None, :]
-    tl.store(to, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
-    value = tl.where(empty, float("-inf"), (top + tl.log2(sums)) * 0.6931471805599453)
-    tl.store(logsumexp + line, value, mask=wanted)
+    mask = row_mask[:, None] & (dv < DV)[None, :]
+    tl.store(out_ptrs, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+    value = tl.where(empty, float("-inf"), (row_max + tl.log2(sums)) * 0.6931471805599453)
+    tl.store(logsumexp + line, value, mask=row_mask)
 
 
 @triton.jit
@@ -292,23 +294,23 @@ def varlen_backward_keys(
     # Not `key < own_k`, since the predicates of the loads would be kept over the loop, and spilled there.
     inside = (key - own_k < 0)[:, None]
     if KEYS:
-        to = (
+        out_ptrs = (
             grad_k
             + head_k * yh
             + offset_of(starts_k, sequence, first_k, yb, yn)
             + key[:, None] * yn
             + d[None, :]
         )
-        tl.store(to, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
+        tl.store(out_ptrs, convert(keys * factor, grad_k.dtype.element_ty), mask=inside & (d < D)[None, :])
     if VALUES:
-        to = (
+        out_ptrs = (
             grad_v
             + head_k * zh
             + offset_of(starts_k, sequence, first_k, zb, zn)
             + key[:, None] * zn
             + dv[None, :]
         )
-        tl.store(to, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
+        tl.store(out_ptrs, convert(values, grad_v.dtype.element_ty), mask=inside & (dv < DV)[None, :])
 
 
 @triton.jit
@@ -406,10 +408,12 @@ def varlen_backward_queries(
         total, x, g, k, v, None, query, lse, relative, query, latest, earliest, middle, stop, own_k, kn, vn, 0,
         scale, 0, 0, 0, 0, 1.0, RIGHT, False, True, D, DV, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
-    to = (
+    out_ptrs = (
         grad_q + head * xh + offset_of(starts_q, sequence, first_q, xb, xm) + query[:, None] * xm + d[None, :]
     )
-    tl.store(to, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :])
+    tl.store(
+        out_ptrs, convert(total * factor, grad_q.dtype.element_ty), mask=exists[:, None] & (d < D)[None, :]
+    )
 
 
 declare(

@@ -25,7 +25,7 @@ from .tiles import FORWARD_SPECIALIZED
 @gluon.jit
 def softmax_of_tile(
     scores,
-    top,
+    row_max,
     sums,
     start,
     query,
@@ -43,11 +43,11 @@ def softmax_of_tile(
         if CAUSAL:
             seen = seen & (key[None, :] <= query[:, None])
         scores = gl.where(seen, scores, float("-inf"))
-    highest = gl.maximum(top, gl.max(scores, 1))
+    highest = gl.maximum(row_max, gl.max(scores, 1))
     # If all scores so far are minus infinity, their differences to 0 are too.
     shift = gl.where(highest == float("-inf"), 0.0, highest)
     weights = gl.exp2(scores * scale - (shift * scale)[:, None])
-    shrink = gl.exp2(top * scale - shift * scale)
+    shrink = gl.exp2(row_max * scale - shift * scale)
     sums = sums * shrink + gl.sum(weights, 1)
     return weights, highest, sums, shrink
 
@@ -56,7 +56,7 @@ def softmax_of_tile(
 def attend_to_tiles(
     total,
     weights,
-    top,
+    row_max,
     sums,
     x,
     k,
@@ -102,15 +102,15 @@ def attend_to_tiles(
         scores = hopper.warpgroup_mma_wait(1, (scores,))
         hopper.mbarrier.arrive(k_free.index(slot))
         start = (tiles - 1 - i) * BLOCK_N
-        wide, top, sums, shrink = softmax_of_tile(
-            scores, top, sums, start, query, length_k, scale, MASKED, CAUSAL, BLOCK_N, TILE
+        wide, row_max, sums, shrink = softmax_of_tile(
+            scores, row_max, sums, start, query, length_k, scale, MASKED, CAUSAL, BLOCK_N, TILE
         )
         hopper.mbarrier.wait(k_ready.index((i + 1) % STAGES), (i + 1) // STAGES & 1, pred=i + 1 < tiles)
         total, _ = hopper.warpgroup_mma_wait(0, (running, weights))
         hopper.mbarrier.arrive(v_free.index(before))
         total = total * gl.convert_layout(shrink, gl.SliceLayout(1, SUMS))[:, None]
         weights = gl.convert_layout(wide.to(v.dtype), LEFT)
-    return total, weights, top, sums
+    return total, weights, row_max, sums
 
 
 @gluon.jit
@@ -159,10 +159,10 @@ def compute(
     scores = hopper.warpgroup_mma(x, y, zeros, use_acc=False, is_async=True)
     scores = hopper.warpgroup_mma_wait(0, (scores,))
     hopper.mbarrier.arrive(k_free.index(0))
-    top = gl.full((BLOCK_M,), float("-inf"), gl.float32, ROWS)
+    row_max = gl.full((BLOCK_M,), float("-inf"), gl.float32, ROWS)
     sums = gl.zeros((BLOCK_M,), gl.float32, ROWS)
-    wide, top, sums, _ = softmax_of_tile(
-        scores, top, sums, (tiles - 1) * BLOCK_N, query, length_k, scale, True, CAUSAL, BLOCK_N, TILE
+    wide, row_max, sums, _ = softmax_of_tile(
+        scores, row_max, sums, (tiles - 1) * BLOCK_N, query, length_k, scale, True, CAUSAL, BLOCK_N, TILE
     )
     weights = gl.convert_layout(wide.to(v.dtype), LEFT)
     total = gl.zeros((BLOCK_M, BLOCK_D), gl.float32, SUMS)
@@ -171,12 +171,12 @@ def compute(
     if CAUSAL and BLOCK_N < 2 * BLOCK_M:
         # If key tiles are narrower than the block of queries, several tiles cross the diagonal.
         plain = gl.maximum(masked, 1)
-        total, weights, top, sums = attend_to_tiles(
-            total, weights, top, sums, x, k, v, k_ready, k_free, v_ready, v_free, turns, 1, plain, tiles, query,
+        total, weights, row_max, sums = attend_to_tiles(
+            total, weights, row_max, sums, x, k, v, k_ready, k_free, v_ready, v_free, turns, 1, plain, tiles, query,
             length_k, scale, GROUP, True, CAUSAL, BLOCK_M, BLOCK_N, BLOCK_D, STAGES, TILE, SUMS, LEFT,
         )  # fmt: skip
-    total, weights, top, sums = attend_to_tiles(
-        total, weights, top, sums, x, k, v, k_ready, k_free, v_ready, v_free, turns, plain, tiles, tiles, query,
+    total, weights, row_max, sums = attend_to_tiles(
+        total, weights, row_max, sums, x, k, v, k_ready, k_free, v_ready, v_free, turns, plain, tiles, tiles, query,
         length_k, scale, GROUP, False, CAUSAL, BLOCK_M, BLOCK_N, BLOCK_D, STAGES, TILE, SUMS, LEFT,
     )  # fmt: skip
     last = tiles - 1
@@ -191,7 +191,7 @@ def compute(
     hopper.fence_async_shared()
     hopper.tma.async_store(out, [batch, head, begin, 0], q.index(GROUP))
     if logsumexp is not None:
-        value = (top * scale + gl.log2(sums)) * 0.6931471805599453
+        value = (row_max * scale + gl.log2(sums)) * 0.6931471805599453
         line = (batch.to(gl.int64) * heads + head) * length_q
         gl.store(logsumexp + line + query, gl.where(empty, 0.0, value), mask=query < length_q)
     hopper.tma.store_wait(0)

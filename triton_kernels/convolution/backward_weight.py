@@ -19,13 +19,13 @@ from ..elementwise.factories import zero
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
 from .bulk_weight import lines_of_planes, plan_bulk_parts, reason_against
-from .convolution import FLAT_BELOW, MOST
+from .convolution import FLAT_BELOW, INTERPRETED_TILE
 from .depthwise import plan_depthwise_parts
-from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, unit_of_spec
+from .layout_copies import COPY_THRESHOLD, Operand, laid_out, plan_copies, unit_of_spec
 from .volume import BYTES, Arguments, Sums, Window, as_volume, bounded, reach, sums_of, unit_of, window_of
 from .weight_kernels import DOUBLE, EXACT, FEW, HALF, TF32, add_parts, convolve_backward_weight
 
-MOST_SPLITS = 64
+MAX_SPLITS = 64
 STEPS = 8
 """The fewest steps along pixels that a part is worth a program of its own."""
 SUM_BYTES = 4096
@@ -81,7 +81,7 @@ def laid(
     """Return the gradient and the source in the layouts that the kernel wants."""
     n, outputs, *spatial = grad.sizes
     products = n * math.prod(spatial) * outputs * math.prod(out.sizes[1:])
-    if is_depthwise(out, groups) or products < WORTH_A_COPY:
+    if is_depthwise(out, groups) or products < COPY_THRESHOLD:
         return Operand(grad, grad), Operand(source, source)
     if (
         reason_against(call, grad, source, window) is None
@@ -129,7 +129,9 @@ def plan_parts(
     columns = channels * taps if is_flat else channels
     kernel = convolve_backward_weight
     if interpreted():
-        tile = tuple(bounded(n, most) for n, most in zip((outputs, columns, pixels), MOST, strict=True))
+        tile = tuple(
+            bounded(n, most) for n, most in zip((outputs, columns, pixels), INTERPRETED_TILE, strict=True)
+        )
         chosen = Configuration(tile, 4, 1)
     else:
         default = default_configuration(call, grad, sums, few, outputs, channels, taps)
@@ -144,7 +146,7 @@ def plan_parts(
         splits = min(2, cdiv(pixels, tile[2]))
     else:
         target = 2 * driver().properties(call.device.resolved_index).multi_processor_count
-        splits = max(1, min(cdiv(pixels, STEPS * tile[2]), target // programs, MOST_SPLITS))
+        splits = max(1, min(cdiv(pixels, STEPS * tile[2]), target // programs, MAX_SPLITS))
     chunk = cdiv(cdiv(pixels, splits), tile[2]) * tile[2]
     splits = cdiv(pixels, chunk)
     if splits == 1:
@@ -240,7 +242,7 @@ def plan_sum(
         divisible=["n"] if out.numel % 16 == 0 else [],
     )
     grid, numbers = (cdiv(out.numel, block), 1, 1), arguments.in_order(add_parts.arg_names)
-    return lambda to, parts: launch(grid, parts.address, to.address, *numbers)
+    return lambda out_data, parts: launch(grid, parts.address, out_data.address, *numbers)
 
 
 def is_depthwise(out: TensorSpec, groups: int) -> bool:
@@ -274,9 +276,9 @@ def plan_weight(
         return by_pointers()
     by_descriptors = summed(*bulk)
 
-    def run(to: Any, g: Any, x: Any) -> None:
+    def run(out_data: Any, g: Any, x: Any) -> None:
         kernel = by_pointers() if (g.address | x.address) % ALIGNMENT else by_descriptors
-        kernel(to, g, x)
+        kernel(out_data, g, x)
 
     return run
 
@@ -291,10 +293,10 @@ def added_up(
     allocate, device = get_allocator("cuda").allocate, call.device
     nbytes = splits * out.numel * BY_NAME[accumulator].itemsize
 
-    def run(to: Any, g: Any, x: Any) -> None:
+    def run(out_data: Any, g: Any, x: Any) -> None:
         parts = allocate(nbytes, device)
         write(parts, g, x)
-        add_up(to, parts)
+        add_up(out_data, parts)
 
     return run
 
@@ -315,7 +317,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     run = plan_weight(call, unpadded(gradient), unpadded(data), out, groups, window)
     if copied is None:
         return PlannedKernel(run)
-    return PlannedKernel(lambda to, g, x: run(to, *copied(g, x)))
+    return PlannedKernel(lambda out_data, g, x: run(out_data, *copied(g, x)))
 
 
 register_stub("convolution_backward_weight_stub", "cuda", backward_weight)

@@ -23,8 +23,8 @@ from .volume import Sums, Triple, bounded, unit_of
 
 LONGEST_SIDE = 256
 """The most elements of a block along a dimension that a tensor map takes."""
-MOST = (512, 128, 128)
-"""The tile of the interpreter, where a program costs far more than its elements."""
+INTERPRETED_TILE = (512, 128, 128)
+"""Tile in the interpreter, where a program costs far more than its elements."""
 
 
 def described(spec_sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> DescribedTensor | None:
@@ -112,7 +112,7 @@ def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuratio
     if interpreted():
         tile = tuple(
             bounded(n, most)
-            for n, most in zip((problem.positions, columns, problem.channels), MOST, strict=True)
+            for n, most in zip((problem.positions, columns, problem.channels), INTERPRETED_TILE, strict=True)
         )
         return Configuration(tile, 4, 1, 1)
     candidates, places = NARROW if is_narrow else TF32, multiprocessors(device)
@@ -230,10 +230,10 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     grid = (min(tiles, multiprocessors(out.device) * resident(chosen)), 1, 1)
     values = tuple(numbers.values())
 
-    def run(to: Any, data: Any, weight: Any, offset: Any, *rest: int) -> None:
+    def run(out_data: Any, data: Any, weight: Any, offset: Any, *rest: int) -> None:
         if offset is None:
-            launch(grid, data.address, weight.address, to.address, *rest, *values)
+            launch(grid, data.address, weight.address, out_data.address, *rest, *values)
         else:
-            launch(grid, data.address, weight.address, offset.address, to.address, *rest, *values)
+            launch(grid, data.address, weight.address, offset.address, out_data.address, *rest, *values)
 
     return run

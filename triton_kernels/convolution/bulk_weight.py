@@ -18,14 +18,14 @@ from ..products.bulk import FIRST_DESIGN
 from ..products.problem import multiprocessors
 from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
-from .bulk import LONGEST_SIDE, MOST, blocks_over, described, picture
+from .bulk import INTERPRETED_TILE, LONGEST_SIDE, blocks_over, described, picture
 from .bulk_weight_kernels import NARROW, convolve_backward_weight_bulk
 from .layout_copies import pitch_of_pixels
 from .volume import Arguments, Triple, Window, bounded, reach
 
 SHORTEST = 32
 """Pixels of a plane from which it is read as it lies: a block has 64."""
-MOST_SPLITS = 64
+MAX_SPLITS = 64
 STEPS = 8
 """The fewest blocks of pixels that a part is worth a program of its own."""
 WASTED = 5 / 4
@@ -145,7 +145,7 @@ def plan_bulk_parts(
         splits = min(2, blocks)
     else:
         places = 2 * multiprocessors(call.device) * resident(chosen)
-        splits = max(1, min(cdiv(blocks, STEPS), places // programs, MOST_SPLITS))
+        splits = max(1, min(cdiv(blocks, STEPS), places // programs, MAX_SPLITS))
     chunk = cdiv(blocks, splits)
     splits = cdiv(blocks, chunk)
     _, r, s = window.kernel
@@ -216,7 +216,9 @@ def choose(
     """Return the tuned configuration, or the one whose whole waves of tiles cost least."""
     pixels = positions[0] * positions[1] * positions[2]
     if interpreted():
-        tile = tuple(bounded(n, most) for n, most in zip((outputs, channels, pixels), MOST, strict=True))
+        tile = tuple(
+            bounded(n, most) for n, most in zip((outputs, channels, pixels), INTERPRETED_TILE, strict=True)
+        )
         return Configuration((tile[0], tile[1], min(tile[2], 16)), 4, 1, 1)
     places = multiprocessors(call.device)
 
@@ -225,7 +227,7 @@ def choose(
 
     def spent(one: Configuration) -> float:
         # Parts fill the device where tiles do not.
-        parts = max(1, min(2 * places * resident(one) // tiles(one), MOST_SPLITS))
+        parts = max(1, min(2 * places * resident(one) // tiles(one), MAX_SPLITS))
         return cost(one, tiles(one) * parts, cdiv(pixels, parts), places)
 
     chosen = min(NARROW, key=spent)

@@ -68,10 +68,10 @@ def convolve_backward_weight_bulk(
             b = x.load([image, line + down, pixel + right, first_channel]).reshape(BLOCK_K, BLOCK_N)
         total = tl.dot(a, b, total)
     o, c = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
-    to = (group * outputs + o).to(tl.int64) * wo
+    out_offset = (group * outputs + o).to(tl.int64) * wo
     target = out + tl.program_id(1).to(tl.int64) * part + (tap // S * wr + tap % S * ws)
     tl.store(
-        target + to[:, None] + (c * wc)[None, :],
+        target + out_offset[:, None] + (c * wc)[None, :],
         convert(total, out.dtype.element_ty),
         mask=(o < outputs)[:, None] & (c < channels)[None, :],
     )

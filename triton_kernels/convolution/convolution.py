@@ -23,7 +23,7 @@ from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
 from .layout_copies import (
-    WORTH_A_COPY,
+    COPY_THRESHOLD,
     Operand,
     laid_out,
     plan_computed_copies,
@@ -39,14 +39,14 @@ FLAT_BELOW = 32
 """Channels of a group below which the K dimension combines channels and taps: a single tap would leave most of a
 block empty.
 """
-MOST = (512, 128, 128)
-"""The tile of the interpreter, where a program costs far more than its elements."""
+INTERPRETED_TILE = (512, 128, 128)
+"""Tile in the interpreter, where a program costs far more than its elements."""
 
 
 def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
     """Return the problem over operands in the kernel's layouts, and how source and weight get there."""
     source, weight = problem.source, problem.weight
-    if problem.products < WORTH_A_COPY:
+    if problem.products < COPY_THRESHOLD:
         return problem, Operand(source, source), Operand(weight, weight)
     vector = BYTES // source.itemsize
     channels = problem.channels
@@ -113,8 +113,8 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     if copied is None:
         return multiply
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
-        multiply(to, *copied(data, filters), offset, *rest)
+    def run(out: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+        multiply(out, *copied(data, filters), offset, *rest)
 
     return run
 
@@ -133,9 +133,9 @@ def plan_computed(
     multiply = plan_laid(call, dataclasses.replace(problem, fused=inner), sums)
     count = len(fused.sums.pointers)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+    def run(out: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         given = rest[len(rest) - count :]
-        multiply(to, *copied(given, data, filters), offset, *(rest if inner is not None else ()))
+        multiply(out, *copied(given, data, filters), offset, *(rest if inner is not None else ()))
 
     return run
 
@@ -155,13 +155,13 @@ def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     )
     made: list[Callable[..., None]] = []
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
-        if (to.address | data.address | filters.address) % ALIGNMENT == 0:
-            bulk(to, data, filters, offset, *rest)
+    def run(out: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+        if (out.address | data.address | filters.address) % ALIGNMENT == 0:
+            bulk(out, data, filters, offset, *rest)
             return
         if not made:
             made.append(plan_pointers(call, problem, sums))
-        made[0](to, data, filters, offset, *rest)
+        made[0](out, data, filters, offset, *rest)
 
     return run
 
@@ -174,7 +174,8 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     inner = channels * window.taps if is_flat else channels
     if interpreted():
         tile = tuple(
-            bounded(n, most) for n, most in zip((problem.positions, columns, inner), MOST, strict=True)
+            bounded(n, most)
+            for n, most in zip((problem.positions, columns, inner), INTERPRETED_TILE, strict=True)
         )
         chosen = Configuration(tile, 4, 1)
     else:
@@ -259,11 +260,11 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     tiles = cdiv(problem.positions_of_phase, tile[0]) * cdiv(columns, tile[1]) * groups
     grid, numbers = (tiles, problem.phases, 1), arguments.in_order(convolve.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+    def run(out_data: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         if offset is None:
-            launch(grid, data.address, filters.address, to.address, *rest, *numbers)
+            launch(grid, data.address, filters.address, out_data.address, *rest, *numbers)
         else:
-            launch(grid, data.address, filters.address, offset.address, to.address, *rest, *numbers)
+            launch(grid, data.address, filters.address, offset.address, out_data.address, *rest, *numbers)
 
     return run
 
@@ -338,8 +339,8 @@ def plan_fused(call: StructuredCall, fused: FusedEpilogue) -> tuple[Callable[...
 
     def launch(data: int, filters: int, *rest: int) -> None:
         offset = Bytes(rest[0]) if has_bias else None
-        to, *others = rest[1:] if has_bias else rest
-        run(Bytes(to), Bytes(data), Bytes(filters), offset, *others)
+        out_data, *others = rest[1:] if has_bias else rest
+        run(Bytes(out_data), Bytes(data), Bytes(filters), offset, *others)
 
     return launch, ("input", "weight", "bias") if has_bias else ("input", "weight")
 

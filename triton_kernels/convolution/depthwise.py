@@ -15,11 +15,11 @@ from ..budget import Configuration
 from ..elementwise.copy import copy_kernel
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .depthwise_kernels import LAST, PLANES, convolve_depthwise, convolve_depthwise_backward_weight
-from .layout_copies import WORTH_A_COPY, unit_of_spec
+from .layout_copies import COPY_THRESHOLD, unit_of_spec
 from .problem import Problem
 from .volume import Arguments, Window, reach, sums_of, unit_of
 
-MOST_INTERPRETED = 1 << 13
+MAX_INTERPRETED = 1 << 13
 """Elements of a program's tile in the interpreter."""
 LOOPS = 8
 """The fewest tiles that a part of the pixels is worth a program of its own."""
@@ -33,8 +33,8 @@ def is_depthwise(problem: Problem) -> bool:
 def chosen_tile(dtype: str, positions: int, outputs: int, last: bool) -> Configuration:
     """Return the pixels and channels of a program; `last` if the operands are channels-last."""
     if interpreted():
-        rows = min(next_power_of_2(positions), MOST_INTERPRETED)
-        return Configuration((rows, min(next_power_of_2(outputs), MOST_INTERPRETED // rows)), 4, 1)
+        rows = min(next_power_of_2(positions), MAX_INTERPRETED)
+        return Configuration((rows, min(next_power_of_2(outputs), MAX_INTERPRETED // rows)), 4, 1)
     # The layout decides: a tile of the other one would access single elements.
     chosen = (LAST if last else PLANES)[dtype]
     rows, channels = chosen.tile
@@ -51,10 +51,10 @@ def taps_outermost(spec: TensorSpec) -> TensorSpec:
 def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[[Any], Any]]:
     """Return the weight in the kernel's layout, and the function that makes it."""
     weight = problem.weight
-    if not is_last or problem.products < WORTH_A_COPY or problem.window.taps == 1:
+    if not is_last or problem.products < COPY_THRESHOLD or problem.window.taps == 1:
         return weight, lambda data: data
-    wanted = taps_outermost(weight)
-    copy, allocate = copy_kernel(wanted, weight), get_allocator("cuda").allocate
+    layout = taps_outermost(weight)
+    copy, allocate = copy_kernel(layout, weight), get_allocator("cuda").allocate
     nbytes, device = weight.numel * weight.itemsize, weight.device
 
     def copied(data: Any) -> Any:
@@ -62,7 +62,7 @@ def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[
         copy(buffer, data)
         return buffer
 
-    return wanted, copied
+    return layout, copied
 
 
 def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None]:
@@ -125,12 +125,12 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
     grid = (cdiv(problem.positions, chosen.tile[0]) * cdiv(outputs, chosen.tile[1]), 1, 1)
     numbers = arguments.in_order(convolve_depthwise.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+    def run(out_data: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         filters = gather(filters)
         if offset is None:
-            launch(grid, data.address, filters.address, to.address, *rest, *numbers)
+            launch(grid, data.address, filters.address, out_data.address, *rest, *numbers)
         else:
-            launch(grid, data.address, filters.address, offset.address, to.address, *rest, *numbers)
+            launch(grid, data.address, filters.address, offset.address, out_data.address, *rest, *numbers)
 
     return run
 

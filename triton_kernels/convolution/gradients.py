@@ -61,12 +61,12 @@ def one_after_the_other(call: StructuredCall) -> PlannedKernel:
     args, (to_input, to_weight) = call.args, call.outputs
     sizes = {"input_size": args["input"].sizes, "weight_size": args["weight"].sizes}
     first, second = (
-        kernel(call._replace(args={**args, **sizes}, outputs=(to,))).into
-        for kernel, to in ((backward_input, to_input), (of_weight.backward_weight, to_weight))
+        kernel(call._replace(args={**args, **sizes}, outputs=(out,))).into
+        for kernel, out in ((backward_input, to_input), (of_weight.backward_weight, to_weight))
     )
 
-    def into(to: Any, of_filters: Any, g: Any, x: Any, w: Any) -> None:
-        first(to, g, w)
+    def into(out: Any, of_filters: Any, g: Any, x: Any, w: Any) -> None:
+        first(out, g, w)
         second(of_filters, g, x)
 
     return PlannedKernel(into)

@@ -36,10 +36,10 @@ from ..products.problem import CannotFuse, FusedEpilogue, Matrices
 from .layout_kernels import TILES, lay_out
 from .volume import BYTES, channels_last, unit_of
 
-WORTH_A_COPY = 1 << 24
-"""Multiplications from which operands are copied: a launch's time at a tenth of a large device's rate."""
-MOST = 3
-"""The operands of a launch."""
+COPY_THRESHOLD = 1 << 24
+"""Copy operands from this many multiplications on: a launch's time at a tenth of a large device's rate."""
+MAX_OPERANDS = 3
+"""Maximum number of operands of a launch."""
 INTERPRETED_TILE = 1 << 14
 
 
@@ -110,8 +110,8 @@ def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] |
     )
     evenly = [i for i in slots if pitch_of_pixels(operands[i].given) is not None]
     steps: list[tuple[list[int], Callable[..., None]]] = []
-    for first in range(0, len(evenly), MOST):
-        taken = evenly[first : first + MOST]
+    for first in range(0, len(evenly), MAX_OPERANDS):
+        taken = evenly[first : first + MAX_OPERANDS]
         steps.append((taken, plan_one_launch([operands[i] for i in taken])))
     steps += [([i], plan_gather(operands[i])) for i in slots if i not in evenly]
     allocate, device = get_allocator("cuda").allocate, operands[0].given.device

@@ -91,12 +91,12 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
         return _plan_fused(inner, problem.fused, data_first)
     multiply = find_kernel(f"{names[0]}_stub", "cuda", names[0])(inner).into
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+    def run(out_data: Any, data: Any, filters: Any, offset: Any = None) -> None:
         operands = (data, filters) if data_first else (filters, data)
         if offset is None:
-            multiply(to, *operands)
+            multiply(out_data, *operands)
         else:
-            multiply(to, offset, *operands)
+            multiply(out_data, offset, *operands)
 
     return run
 
@@ -105,9 +105,9 @@ def _plan_fused(inner: StructuredCall, fused: FusedEpilogue, data_first: bool) -
     """Return the matmul with a fused epilogue, called as `plan_product`'s are."""
     multiply, _ = plan_fused(inner, {}, fused)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+    def run(out: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         operands = (data, filters) if data_first else (filters, data)
-        given = [each.address for each in (*operands, *(() if offset is None else (offset,)), to)]
+        given = [each.address for each in (*operands, *(() if offset is None else (offset,)), out)]
         multiply(*given, *rest)
 
     return run

@@ -13,7 +13,7 @@ from ..products.product import tile_of
 
 @triton.jit
 def quotient(n, divisor, magic, shift, INDEX: tl.constexpr):
-    """n // divisor by a multiplication, for n below 2^31.
+    """Compute n // divisor by a multiplication, for n below 2^31.
 
     Source: T. Granlund, P. L. Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994.
     """
@@ -163,8 +163,8 @@ def convolve_backward_weight(
                 other=0,
             )
         total = tl.dot(tl.trans(a), b, total, input_precision=PRECISION, out_dtype=ACCUMULATOR)
-    to = ((group * outputs + rows) * wo)[:, None] + (c * wc + t * wt + r * wr + s * ws)[None, :]
-    target = out + tl.program_id(1).to(tl.int64) * part + to
+    out_ptrs = ((group * outputs + rows) * wo)[:, None] + (c * wc + t * wt + r * wr + s * ws)[None, :]
+    target = out + tl.program_id(1).to(tl.int64) * part + out_ptrs
     tl.store(target, convert(total, out.dtype.element_ty), mask=is_output[:, None] & is_column[None, :])
 
 
@@ -198,8 +198,8 @@ def add_parts(
         parts += n
     c, tap = index % channels, index // channels
     s, r, t, o = tap % S, tap // S % R, tap // (S * R) % T, tap // (S * R * T)
-    to = o * wo + c * wc + t * wt + r * wr + s * ws
-    tl.store(out + to, convert(total, out.dtype.element_ty), mask=index < n)
+    out_offset = o * wo + c * wc + t * wt + r * wr + s * ws
+    tl.store(out + out_offset, convert(total, out.dtype.element_ty), mask=index < n)
 
 
 HALF = (

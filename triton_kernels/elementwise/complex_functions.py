@@ -157,7 +157,7 @@ def expm1(a):
 
 @triton.jit
 def log(a):
-    """log |a|, near 1 by log1p of |a|**2 - 1, which is a difference that does not cancel."""
+    """Compute log |a|, near 1 by log1p of |a|**2 - 1, which avoids cancellation."""
     re, im = a
     large, small = tl.abs(re), tl.abs(im)
     swapped = large < small
@@ -347,7 +347,7 @@ def acos(a):
 
 @triton.jit
 def acosh(a):
-    """i acos(a) or -i acos(a), whichever has a real part that is not negative."""
+    """Compute i acos(a) or -i acos(a), whichever has a nonnegative real part."""
     _, im = a
     x, y = acos(a)
     return tl.abs(y), libdevice.copysign(x, im)

@@ -23,7 +23,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
-from ..budget import FLOATS8, LEAST_CAPABILITY, STREAMING, Configuration, declare
+from ..budget import FLOATS8, MIN_CAPABILITY, STREAMING, Configuration, declare
 from ..conversion import compute_type, convert
 from ..geometry import Geometry, elementwise_geometry
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
@@ -32,7 +32,7 @@ from .kernel_parameters import BYTES, INTERPRETED_BLOCK, Planned, split_outer
 from .operands import ABSENT, ELEMENT, Operand, address, apply, number_for, read
 from .pairs import over_pairs, part_of
 from .rows import plan_rows
-from .tiles import LEAST, plan_tiles
+from .tiles import MIN_TILE_ELEMENTS, plan_tiles
 
 __all__ = [
     "BYTES",
@@ -102,7 +102,7 @@ def check_dtypes(call: StructuredCall, specs: Sequence[Any]) -> None:
             continue
         if spec.dtype.triton_name is None:
             raise call.refuse(spec)
-        least = LEAST_CAPABILITY.get(spec.dtype.triton_name)
+        least = MIN_CAPABILITY.get(spec.dtype.triton_name)
         if least is not None and spec.device.type == "cuda":
             check_capability(call, spec, least)
 
@@ -210,7 +210,7 @@ def over_geometry(
         elements = [name for name, operand in zip(names, operands, strict=True) if operand.kind == ELEMENT]
         planned = plan_dense(call, signature, constexprs, elements, math.prod(geometry.sizes), max(itemsizes))
     else:
-        exchanged = geometry.exchanged(LEAST)
+        exchanged = geometry.exchanged(MIN_TILE_ELEMENTS)
         inner, offsets = split_outer(geometry if exchanged is None else exchanged, specs)
         if exchanged is None:
             sizes = " x ".join(map(str, geometry.sizes))

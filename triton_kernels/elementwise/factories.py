@@ -100,14 +100,14 @@ def by_index(
     )
     grid = (cdiv(n, block), 1, 1)
     if spec.is_contiguous:
-        return PlannedKernel(lambda to, _, x, y: launch(grid, to.address, n, *numbers(x, y)))
+        return PlannedKernel(lambda out, _, x, y: launch(grid, out.address, n, *numbers(x, y)))
     gapless = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     scatter, allocate = copy_kernel(spec, gapless), get_allocator("cuda").allocate
 
-    def into(to: Any, _: Any, x: Any, y: Any) -> None:
+    def into(out: Any, _: Any, x: Any, y: Any) -> None:
         buffer = allocate(gapless.nbytes, gapless.device)
         launch(grid, buffer.address, n, *numbers(x, y))
-        scatter(to, buffer)
+        scatter(out, buffer)
 
     return PlannedKernel(into)
 

@@ -58,7 +58,7 @@ def tanh(a):
 
 @triton.jit
 def gelu(a):
-    """a Phi(a), where Phi(-u) is exp(-u**2 / 2) times a polynomial of 1 / (1 + 0.31 u) fitted to its relative error.
+    """Compute a Phi(a), where Phi(-u) is exp(-u**2 / 2) times a polynomial in 1 / (1 + 0.31 u).
 
     The form is that of Hastings, "Approximations for Digital Computers" (1955), sheet 43.
     """

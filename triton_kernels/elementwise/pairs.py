@@ -387,12 +387,12 @@ def over_pairs(
     launch, grid, numbers = plan_pairs(call, function, operands, inner, complex_result)
     prepares = [operand.numbers for operand in operands]
 
-    def into(to: Any, *given: Any) -> None:
+    def into(out_data: Any, *given: Any) -> None:
         values = [prepare(x) for prepare, x in zip(prepares, given, strict=True)]
         imaginary = [value[1] for value in values if len(value) == 2]
         for steps in offsets:
             first = [value[0] + step for value, step in zip(values, steps[1:], strict=True)]
-            launch(grid, to.address + steps[0], *first, *imaginary, *numbers)
+            launch(grid, out_data.address + steps[0], *first, *imaginary, *numbers)
 
     return PlannedKernel(into)
 

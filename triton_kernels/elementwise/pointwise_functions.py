@@ -575,7 +575,7 @@ def pow(a, b):
 
 @triton.jit
 def pow_number(a, b):
-    """a ** b for one exponent: roots, products and reciprocals for the frequent ones, as PyTorch takes them."""
+    """Compute a ** b for one exponent, with roots, products and reciprocals for frequent ones, as PyTorch does."""
     if a.dtype.is_floating():
         if b == 2.0:
             result = a * a

@@ -119,12 +119,12 @@ def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
         copied = call._replace(args={"self": spec}, runtime=("self",), outputs=(out,))
         copy = elementwise(copied, f.same, [spec], [triton_type(spec.dtype)]).into
 
-    def into(to: Any, inside: Any, x: Any, *given: Any) -> None:
+    def into(out_data: Any, inside: Any, x: Any, *given: Any) -> None:
         if copy is not None:
-            copy(to, x)
-            x = to
+            copy(out_data, x)
+            x = out_data
         values = [prepare(each) for prepare, each in zip(prepares, given, strict=True)]
-        launch(grid, x.address, to.address, inside.address, *values, low, high, n)
+        launch(grid, x.address, out_data.address, inside.address, *values, low, high, n)
 
     return PlannedKernel(into)
 
@@ -133,7 +133,7 @@ def by_numbers(call: StructuredCall) -> PlannedKernel:
     """Quantize by scalar parameters."""
     kernel = planned(call, float, int, int)
     into, zero_point = kernel.into, call.args["zero_point"]
-    return PlannedKernel(lambda to, inside, x, scale: into(to, inside, x, scale, zero_point, 1))
+    return PlannedKernel(lambda out, inside, x, scale: into(out, inside, x, scale, zero_point, 1))
 
 
 def by_tensors(call: StructuredCall) -> PlannedKernel:

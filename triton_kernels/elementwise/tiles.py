@@ -22,8 +22,8 @@ from .operands import apply, read
 
 TILES = {1: (64, 64), 2: (64, 64), 4: (32, 64), 8: (32, 32)}
 """Tiles by itemsize: 64 bytes and more of a line on both sides, and up to four 128-bit accesses for each thread."""
-LEAST = 512
-"""Elements of a tile from which on exchanging them pays; below, neighbours are found in the first-level cache."""
+MIN_TILE_ELEMENTS = 512
+"""Minimum tile for which exchanging elements pays; in smaller tiles, neighbors are in the L1 cache."""
 INTERPRETED_TILE = 128
 
 
@@ -173,7 +173,7 @@ def plan_tiles(
         shape = (n0, n1, math.prod(outer), max(itemsizes), len(geometry.strides) - 1)
         chosen = configuration(tiles, call.device, name, shape, default)
         own, along = min(next_power_of_2(n1), chosen.tile[0]), min(next_power_of_2(n0), chosen.tile[1])
-        if own * along >= LEAST:
+        if own * along >= MIN_TILE_ELEMENTS:
             tile1, tile0, warps = own, along, chosen.warps
     blocks0, blocks1 = cdiv(n0, tile0), cdiv(n1, tile1)
     kind = integer_type(blocks0 * tile0, blocks1 * tile1, math.prod(outer), geometry.extent())

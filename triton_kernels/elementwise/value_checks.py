@@ -36,7 +36,7 @@ def report(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Raises the flag if FAULT holds for any of the n elements; DENSE says that they have no gaps."""
+    """Raise the flag if FAULT holds for any of the n elements; DENSE means that they are contiguous."""
     start = tl.program_id(0).to(INDEX) * BLOCK
     d = start + tl.arange(0, BLOCK).to(INDEX)
     mask = d < n
@@ -73,7 +73,7 @@ def is_true(x):
 
 
 def repeats_check(call: StructuredCall) -> PlannedKernel:
-    """Reports where a mask says that the repeats of `repeat_interleave` are negative, or not as many as was said."""
+    """Report where a mask says that the repeats of `repeat_interleave` are negative or do not match the given count."""
     message = "repeats can not be negative, and allocated size must match their sum"
     return PlannedKernel(checked(call, call.args["self"], is_true, message))
 

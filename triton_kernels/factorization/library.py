@@ -56,7 +56,7 @@ def transposed(spec: TensorSpec) -> TensorSpec:
 def conjugate_copy(out: TensorSpec, source: TensorSpec) -> Copy:
     """Return a copy between two geometries that conjugates complex numbers."""
     if not out.numel:
-        return lambda to, data: None
+        return lambda out_data, data: None
     if not out.dtype.is_complex:
         copy: Copy = copy_kernel(out, source)
         return copy
@@ -78,7 +78,7 @@ def by_library(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def plan_routine(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
-    """Copies into outputs and buffers, and the routine over them."""
+    """Plan copies into outputs and buffers, and the routine over them."""
     names, outputs, device = call.runtime, call.outputs, call.device
     allocate = get_allocator("cuda").allocate
     first = call.args[(*routine.reads, *(name for _, name in routine.copies))[0]]
@@ -95,10 +95,10 @@ def plan_routine(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel
         sizes = (*batch_sizes, *source.sizes[-1 if is_vector else -2 :])
         dtype = _complex(source.dtype) if routine.as_complex else source.dtype
         strides = contiguous_strides(sizes) if is_vector else column_major(sizes)
-        wanted = TensorSpec.of(sizes, strides, dtype, device)
+        layout = TensorSpec.of(sizes, strides, dtype, device)
         as_it_is = source.sizes == sizes and source.strides == strides and source.dtype is dtype
-        copy = None if as_it_is and not routine.consumes else _filling(wanted, source, None)
-        reads.append((names.index(name), wanted, copy))
+        copy = None if as_it_is and not routine.consumes else _filling(layout, source, None)
+        reads.append((names.index(name), layout, copy))
     flags = TensorSpec.contiguous(batch_sizes, int32, device)
     index = device.resolved_index
 
@@ -133,7 +133,7 @@ def _complex(dtype: ScalarType) -> ScalarType:
 def _filling(out: TensorSpec, source: TensorSpec, triangle: str | None) -> Copy:
     """Return the broadcast copy of an input to a result, of one triangle if the other is to be zero."""
     if not out.numel:
-        return lambda to, data: None
+        return lambda out_data, data: None
     if triangle is not None:
         if out.itemsize == 16:
             out, source = pairs_in_front(out), pairs_in_front(source)

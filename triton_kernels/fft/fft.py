@@ -41,9 +41,9 @@ def transform(call: StructuredCall) -> PlannedKernel:
     )
     library, index = driver(), call.device.resolved_index
 
-    def into(to: Any, x: Any) -> None:
+    def into(out_data: Any, x: Any) -> None:
         data = copied(x)
-        library.transform(to.address, data.address, asked, library.current_stream(index))
+        library.transform(out_data.address, data.address, asked, library.current_stream(index))
 
     return PlannedKernel(into)
 

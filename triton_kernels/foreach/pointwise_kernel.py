@@ -28,7 +28,7 @@ def copied(a, b):
 
 @triton.jit
 def operand(at, mask, PRESENT: tl.constexpr, TYPE: tl.constexpr):
-    """Some elements in the type of the arithmetic; of an operand that there is not, nothing that is read."""
+    """Load an operand's elements in the arithmetic type; an absent operand is not read."""
     if PRESENT:
         return convert(tl.load(at, mask=mask), TYPE)
     else:

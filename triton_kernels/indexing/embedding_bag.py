@@ -112,7 +112,14 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         return RuntimeError(WRONG_ORDER.format(wrong="descending ones", length=n))
 
     def into(
-        to: Any, bag_of: Any, counts: Any, best: Any, table: Any, where: Any, starts: Any, factors: Any = None
+        out_data: Any,
+        bag_of: Any,
+        counts: Any,
+        best: Any,
+        table: Any,
+        where: Any,
+        starts: Any,
+        factors: Any = None,
     ) -> None:
         if not bags:
             if n:
@@ -123,7 +130,7 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         words = flags.begin()
         data = (table if copied is None else copied(table), where, starts)
         given = () if factors is None else (factors.address,)
-        addresses = [each.address for each in (*data, to, bag_of, counts, best)]
+        addresses = [each.address for each in (*data, out_data, bag_of, counts, best)]
         launch(grid, *addresses[:3], *given, *addresses[3:], words, *values)
         if flags.driver.launch_blocking:
             check(where, starts)

@@ -89,10 +89,10 @@ def pool_bags(
             result = result / divisor.to(tl.float64)
         else:
             result = tl.div_rn(result, (tl.zeros((BLOCK,), tl.int32) + divisor).to(tl.float32))
-    to = bag * width + c
-    tl.store(out + to, convert(result, out.dtype.element_ty), mask=inside)
+    out_offset = bag * width + c
+    tl.store(out + out_offset, convert(result, out.dtype.element_ty), mask=inside)
     if MODE == 2:
-        tl.store(attained + to, tl.sum(best, 0).to(attained.dtype.element_ty), mask=inside)
+        tl.store(attained + out_offset, tl.sum(best, 0).to(attained.dtype.element_ty), mask=inside)
     if tl.program_id(1) == 0:
         tl.store(sizes + bag, number.to(sizes.dtype.element_ty))
         if MODE != 2:

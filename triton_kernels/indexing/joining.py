@@ -72,9 +72,9 @@ def cat(call: StructuredCall) -> PlannedKernel:
     if len(parts) == 1:
         return PlannedKernel(parts[0])
 
-    def into(to: Any, arrays: Sequence[Any]) -> None:
+    def into(out_data: Any, arrays: Sequence[Any]) -> None:
         for part in parts:
-            part(to, arrays)
+            part(out_data, arrays)
 
     return PlannedKernel(into)
 
@@ -84,8 +84,8 @@ def one_copy(member: Member) -> Callable[[Any, Sequence[Any]], None]:
     copy = copy_kernel(member.target, member.spec)
     nbytes = member.begin * member.target.itemsize
 
-    def into(to: Any, arrays: Sequence[Any]) -> None:
-        copy(moved(to, nbytes), arrays[member.position])
+    def into(out: Any, arrays: Sequence[Any]) -> None:
+        copy(moved(out, nbytes), arrays[member.position])
 
     return into
 
@@ -121,15 +121,15 @@ class Joined:
         numbers = (member.begin, space.sizes[0], *(s for strides in space.strides for s in strides[1:]))
         return all(number % self._vector == 0 for number in numbers)
 
-    def into(self, to: Any, arrays: Sequence[Any]) -> None:
+    def into(self, out: Any, arrays: Sequence[Any]) -> None:
         """Enqueue it."""
         data = [arrays[position] for position in self._positions]
         bits = 0
         for each in data:
             bits |= each.address
         of_source, of_out = self._alignments
-        form = self._single if bits & of_source or to.address & of_out else self._whole
-        form.launch(to, data)
+        form = self._single if bits & of_source or out.address & of_out else self._whole
+        form.launch(out, data)
 
 
 class Form:
@@ -184,12 +184,12 @@ class Form:
         self._grid, self._rows = (self._table.programs, 1, 1), self._table.rows
         self._unused = (0,) * (FEW - len(members) if few else FEW)
 
-    def launch(self, to: Any, data: Sequence[Any]) -> None:
+    def launch(self, out: Any, data: Sequence[Any]) -> None:
         """Enqueue it."""
         table = self._table.at(() if self._few else (data,))
         given = [each.address for each in data] if self._few else []
         given += [0] * (FEW - len(given))
-        self._enqueue((self._table.programs, 1, 1), 0, to.address, table.address, self._table.rows, *given)
+        self._enqueue((self._table.programs, 1, 1), 0, out.address, table.address, self._table.rows, *given)
 
 
 def columns_of(

@@ -46,7 +46,7 @@ def join(
     rest = (program - column(table, rows, row, 0)) * units + tl.arange(0, units)
     inside = rest < column(table, rows, row, 1)
     rest = rest.to(INDEX)
-    to = column(table, rows, row, 2) + tl.zeros((units,), tl.int64)
+    out_offset = column(table, rows, row, 2) + tl.zeros((units,), tl.int64)
     if GIVEN:
         start = given_address(row, x0, x1, x2, x3) // (ITEMSIZE * V)
     else:
@@ -59,11 +59,11 @@ def join(
             rest = rest // size
             place = place - rest * size
         source += place.to(tl.int64) * column(table, rows, row, 2 + NDIM + d)
-        to += place.to(tl.int64) * column(table, rows, row, 2 + 2 * NDIM + d)
+        out_offset += place.to(tl.int64) * column(table, rows, row, 2 + 2 * NDIM + d)
     lane = tl.arange(0, V)[None, :]
     mask = inside[:, None]
     value = tl.load(base + (source[:, None] * V + lane), mask=mask)
-    tl.store(out + (to[:, None] * V + lane), convert(value, out.dtype.element_ty), mask=mask)
+    tl.store(out + (out_offset[:, None] * V + lane), convert(value, out.dtype.element_ty), mask=mask)
 
 
 CONVERTED = (*FLOATS, "i32", "i64", "i8", "i16", "u8")

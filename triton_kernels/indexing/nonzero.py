@@ -137,7 +137,7 @@ def truths_of(call: StructuredCall, spec: TensorSpec) -> tuple[TensorSpec, Calla
 
 
 def nonzero(call: StructuredCall) -> PlannedKernel:
-    """Gives the places, as (n, rank) over a (rank, n) block, and n."""
+    """Plan the indices, as (n, rank) over a (rank, n) block, and n."""
     spec = call.args["self"]
     if spec.dtype.is_complex:
         truth, truths = truths_of(call, spec)
@@ -172,21 +172,21 @@ def nonzero_static(call: StructuredCall) -> PlannedKernel:
     if spec.dtype.is_complex:
         truth, truths = truths_of(call, spec)
         into = nonzero_static(call._replace(args=call.args | {"self": truth})).into
-        return PlannedKernel(lambda to, data: into(to, truths(data)))
+        return PlannedKernel(lambda out_data, data: into(out_data, truths(data)))
     check_dtypes(call, [spec])
     number: int = call.args["fill_value"]
     clear = fill(call).into
     if spec.numel == 0 or out.numel == 0:
-        return PlannedKernel(lambda to, data: clear(to, number))
+        return PlannedKernel(lambda out_data, data: clear(out_data, number))
     finder = Finder(spec)
     writes = finder.writes(out.strides[0], out.sizes[0])
 
-    def into(to: Any, data: Any) -> None:
+    def into(out_data: Any, data: Any) -> None:
         data = finder.straightened(data)
-        clear(to, number)
+        clear(out_data, number)
         starts = finder.starts_of(data)
         for d, write in enumerate(writes):
-            write(data.address, starts.address, to.address + d * out.strides[1] * int64.itemsize)
+            write(data.address, starts.address, out_data.address + d * out.strides[1] * int64.itemsize)
 
     return PlannedKernel(into)
 

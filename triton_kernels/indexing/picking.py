@@ -141,9 +141,12 @@ def plan_pick(
         )
 
     def run_all(source_at: int, index_at: int, out_at: int, flag: int) -> None:
-        for to, at, i in offsets:
+        for out_offset, at, i in offsets:
             run(
-                source_at + at * out.itemsize, index_at + i * index.itemsize, out_at + to * out.itemsize, flag
+                source_at + at * out.itemsize,
+                index_at + i * index.itemsize,
+                out_at + out_offset * out.itemsize,
+                flag,
             )
 
     return run_all
@@ -163,13 +166,13 @@ def pick_by_one(
         return launch_nothing
     if out.numel == 0:
         check = plan_check(bound)
-        return lambda to, data, where: check(where)
+        return lambda out_data, data, where: check(where)
     run = plan_pick(out, source, strides, index, index_strides, step, bound)
     bounds = (bound,)
     flags = flags_for(bounds, out.device)
 
-    def into(to: Any, data: Any, where: Any) -> None:
-        run(data.address, where.address, to.address, flags.begin())
+    def into(out_data: Any, data: Any, where: Any) -> None:
+        run(data.address, where.address, out_data.address, flags.begin())
         check_flags(flags, bounds, (where,))
 
     return into
@@ -209,7 +212,7 @@ def index(call: StructuredCall) -> PlannedKernel:
     if not used:
         chosen("a copy", "no dimension has an index")
         copy = copy_kernel(out, source)
-        return PlannedKernel(lambda to, data, indices: copy(to, data))
+        return PlannedKernel(lambda out_data, data, indices: copy(out_data, data))
     rank = len(sizes) - (source.ndim - len(used))
     adjacent = used == list(range(used[0], used[-1] + 1))
     front = used[0] if adjacent else 0
@@ -224,7 +227,7 @@ def index(call: StructuredCall) -> PlannedKernel:
         only = used[0]
         chosen("one launch", "one dimension, {}, has an index", only)
         run_one = pick_by_one(out, source, strides, over_result(own[0]), source.strides[only], bounds[0])
-        return PlannedKernel(lambda to, data, indices: run_one(to, data, indices[only]))
+        return PlannedKernel(lambda out_data, data, indices: run_one(out_data, data, indices[only]))
     if 0 in picked:
         return PlannedKernel(launch_nothing)
     chosen("places first, then elements", "{} dimensions have indices, which make one place each", len(used))
@@ -239,13 +242,13 @@ def index(call: StructuredCall) -> PlannedKernel:
     device = call.device
     flags = flags_for(bounds, device)
 
-    def into(to: Any, data: Any, indices: Sequence[Any]) -> None:
+    def into(out_data: Any, data: Any, indices: Sequence[Any]) -> None:
         wheres = [indices[i] for i in used]
         words = flags.begin()
         places = allocate(keys.nbytes, device)
         locate_all(places.address, [where.address for where in wheres], words)
         if run is not None:
-            run(data.address, places.address, to.address, words)
+            run(data.address, places.address, out_data.address, words)
         check_flags(flags, bounds, wheres)
 
     return PlannedKernel(into)
@@ -290,10 +293,10 @@ def take(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(run)
     straighten = copy_kernel(TensorSpec.contiguous(source.sizes, source.dtype, source.device), source)
 
-    def into(to: Any, data: Any, where: Any) -> None:
+    def into(out_data: Any, data: Any, where: Any) -> None:
         buffer = allocate(flat.nbytes, flat.device)
         straighten(buffer, data)
-        run(to, buffer, where)
+        run(out_data, buffer, where)
 
     return PlannedKernel(into)
 

@@ -73,8 +73,8 @@ def pick(
         else:
             tl.store(out + d, found, mask=inside)
     else:
-        to = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
-        tl.store(to, found, mask=inside)
+        out_ptrs = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+        tl.store(out_ptrs, found, mask=inside)
 
 
 @triton.jit
@@ -121,10 +121,10 @@ def pick_runs(
         i = checked(i, size, flag, mask, WRAPS)
         mask = mask & (i >= 0)
     at = offset_of(d, d0, d1, d2, sd0, sd1, sd2, sd3, NDIM_D) + i.to(INDEX) * step
-    to = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+    out_offset = offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
     across = (c < width)[None, :]
     value = tl.load(source + at[:, None] + c[None, :], mask=mask[:, None] & across, other=0)
-    tl.store(out + to[:, None] + c[None, :], value, mask=(d < n)[:, None] & across)
+    tl.store(out + out_offset[:, None] + c[None, :], value, mask=(d < n)[:, None] & across)
 
 
 @triton.jit
@@ -180,21 +180,21 @@ def locate(
         else:
             tl.store(keys + j, key, mask=mask)
     else:
-        to = keys + offset_of(j, j0, j1, j2, kj0, kj1, kj2, kj3, NDIM_J)
+        out_ptrs = keys + offset_of(j, j0, j1, j2, kj0, kj1, kj2, kj3, NDIM_J)
         if ADDS:
-            key += tl.load(to, mask=mask, other=0).to(INDEX)
-        tl.store(to, key.to(keys.dtype.element_ty), mask=mask)
+            key += tl.load(out_ptrs, mask=mask, other=0).to(INDEX)
+        tl.store(out_ptrs, key.to(keys.dtype.element_ty), mask=mask)
 
 
 GATHERING = (
     "32 warps: each lane waits for an index, then for the element that it names, and other warps hide that"
 )
-LANES = (Configuration((1024,)),)
+DEFAULT_TILE = (Configuration((1024,)),)
 
 declare(
     pick,
     why=f"{GATHERING}; of bytes 20, since a vector of 128 bits takes 16 indices",
-    dtypes={("i32", "i64", "i16"): LANES, ("i8",): (Configuration((2048,), blocks=5),)},
+    dtypes={("i32", "i64", "i16"): DEFAULT_TILE, ("i8",): (Configuration((2048,), blocks=5),)},
     operations="an offset for each element",
     traffic="n (8 + 2 itemsize); where rows are short, a sector of 32 bytes for each of them",
     loads=("index",),
@@ -222,7 +222,7 @@ declare(
     why=GATHERING,
     operand="index",
     dtypes=("i64", "i32"),
-    configurations=LANES,
+    configurations=DEFAULT_TILE,
     operations="an offset for each index",
     traffic="n (itemsize of index + itemsize of keys)",
     loads=("index",),

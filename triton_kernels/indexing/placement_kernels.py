@@ -4,7 +4,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import MOVED, declare
 from ..reduction.reduction_kernels import offset_of
 from .dense_tiles import dense_tile
-from .picking_kernels import GATHERING, LANES
+from .picking_kernels import DEFAULT_TILE, GATHERING
 
 
 @triton.jit
@@ -71,8 +71,8 @@ def place(
         at = offset_of(j, j0, j1, j2, vj0, vj1, vj2, vj3, NDIM_J)
         at += offset_of(c, c0, c1, c2, vc0, vc1, vc2, vc3, NDIM_C)
         value = tl.load(values + at, mask=mask)
-    to = key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
-    tl.store(out + to, value, mask=mask)
+    out_offset = key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
+    tl.store(out + out_offset, value, mask=mask)
 
 
 declare(
@@ -80,7 +80,7 @@ declare(
     why=GATHERING,
     operand="keys",
     dtypes=("i32", "i64"),
-    configurations=LANES,
+    configurations=DEFAULT_TILE,
     operations="n atomic maxima",
     traffic="n (itemsize of keys + 32)",
     loads=("keys",),
@@ -90,7 +90,7 @@ declare(
     place,
     why=GATHERING,
     dtypes=MOVED,
-    configurations=LANES,
+    configurations=DEFAULT_TILE,
     operations="an offset for each element",
     traffic="n (2 itemsize) + rows (itemsize of keys)",
     loads=("keys", "values"),

@@ -35,7 +35,7 @@ def flip(call: StructuredCall) -> PlannedKernel:
     strides = tuple(-s if d in dims else s for d, s in enumerate(source.strides))
     copy = copy_kernel(out, source.replace(sizes=source.sizes, strides=strides))
     last = sum((source.sizes[d] - 1) * source.strides[d] for d in dims) * source.itemsize
-    return PlannedKernel(lambda to, data: copy(to, moved(data, last)))
+    return PlannedKernel(lambda out_data, data: copy(out_data, moved(data, last)))
 
 
 def masked_fill(call: StructuredCall) -> PlannedKernel:
@@ -60,11 +60,13 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
     fitting = fitting_number(out.dtype)
     if fixed:
         fitting(*fixed)
-        return PlannedKernel(lambda to, *data: into(to, *data, *fixed))
+        return PlannedKernel(lambda out_data, *data: into(out_data, *data, *fixed))
     if element is not None:
         of_data, of_mask, of_value = element.prepare
         element = element._replace(prepare=(of_data, of_mask, lambda value: of_value(fitting(value))))
-    return PlannedKernel(lambda to, data, mask, value: into(to, data, mask, fitting(value)), element=element)
+    return PlannedKernel(
+        lambda out_data, data, mask, value: into(out_data, data, mask, fitting(value)), element=element
+    )
 
 
 def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
@@ -117,9 +119,9 @@ def plan_triangle(
     )
     itemsize = out.itemsize
 
-    def into(to: Any, data: Any) -> None:
+    def into(out_data: Any, data: Any) -> None:
         for out_offset, source_offset in offsets:
-            run(data.address + source_offset * itemsize, to.address + out_offset * itemsize)
+            run(data.address + source_offset * itemsize, out_data.address + out_offset * itemsize)
 
     return into
 

@@ -124,11 +124,11 @@ def combine_runs(
     key = tl.load(keys + s, mask=mask, other=-1)
     before = tl.load(keys + s - 1, mask=mask & (s > 0), other=-1)
     head = mask & (key != before) & (key != skip)
-    to = out + key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
+    out_ptrs = out + key.to(INDEX) * step + offset_of(c, c0, c1, c2, oc0, oc1, oc2, oc3, NDIM_C)
     if CLEARED:
         total = tl.zeros((BLOCK,), TYPE)
     else:
-        total = convert(tl.load(to, mask=head), TYPE)
+        total = convert(tl.load(out_ptrs, mask=head), TYPE)
     column = values + offset_of(c, c0, c1, c2, vc0, vc1, vc2, vc3, NDIM_C)
     if AVERAGED or MEAN:
         count = run_length(keys, s, key, rows, head)
@@ -154,7 +154,7 @@ def combine_runs(
         active = active & (tl.load(keys + at, mask=active, other=-1) == key)
     if MEAN:
         total = mean_of(total, tl.maximum(count + INCLUDES, 1))
-    tl.store(to, convert(total, out.dtype.element_ty), mask=head)
+    tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=head)
 
 
 declare(

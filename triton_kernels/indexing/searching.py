@@ -14,8 +14,8 @@ from .index_space import launch_over, space, split
 from .picking import plan_check
 from .searching_kernels import bisect
 
-LANES = 512
-"""Lanes of a program: a lane keeps value, bounds and addresses of each of its elements."""
+LANES_PER_PROGRAM = 512
+"""Lanes of a program; each lane holds the value, bounds and addresses of its elements in registers."""
 OUT_OF_RANGE = "torch.searchsorted(): sorter index out of range"
 
 
@@ -30,7 +30,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     if sorter is not None and sorter.numel:
         check = plan_check(Bound(call.name, sorter, sorter.sizes[-1], 0, False, RuntimeError, OUT_OF_RANGE))
     if values.numel == 0:
-        into = launch_nothing if check is None else lambda to, q, v, order: check(order)
+        into = launch_nothing if check is None else lambda out_data, q, v, order: check(order)
         return PlannedKernel(into)
     length = sequence.sizes[-1]
     shared = sequence.ndim == 1
@@ -64,10 +64,18 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     if sorter is not None:
         extent += storage_size(sorter.sizes, sorter.strides)
     run = launch_over(
-        call.device, bisect, inner.numel, pointers, [inner], numbers, constants, extent, lanes=LANES
+        call.device,
+        bisect,
+        inner.numel,
+        pointers,
+        [inner],
+        numbers,
+        constants,
+        extent,
+        lanes=LANES_PER_PROGRAM,
     )
 
-    def into(to: Any, q: Any, v: Any, order: Any = None) -> None:
+    def into(out_data: Any, q: Any, v: Any, order: Any = None) -> None:
         if check is not None:
             check(order)
         for at, row, place, target in offsets:
@@ -76,7 +84,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
                 v.address + at * values.itemsize,
                 q.address + row * sequence.itemsize,
                 *given,
-                to.address + target * out.itemsize,
+                out_data.address + target * out.itemsize,
             )
 
     return PlannedKernel(into)

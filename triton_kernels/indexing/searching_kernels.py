@@ -72,8 +72,8 @@ def bisect(
             behind = element >= value
         high = tl.where(active & behind, middle, high)
         low = tl.where(active & (behind == 0), middle + 1, low)
-    to = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
-    tl.store(to, low.to(out.dtype.element_ty), mask=mask)
+    out_ptrs = out + offset_of(d, d0, d1, d2, od0, od1, od2, od3, NDIM_D)
+    tl.store(out_ptrs, low.to(out.dtype.element_ty), mask=mask)
 
 
 declare(

@@ -3,7 +3,7 @@
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import MOVED, declare
 from ..reduction.reduction_kernels import offset_of
-from .picking_kernels import LANES
+from .picking_kernels import DEFAULT_TILE
 
 
 @triton.jit
@@ -45,15 +45,15 @@ def triangle(
     else:
         kept = column - row >= diagonal
     at = offset_of(b, b0, b1, b2, sb0, sb1, sb2, sb3, NDIM_B) + row * source_row + column * source_column
-    to = offset_of(b, b0, b1, b2, ob0, ob1, ob2, ob3, NDIM_B) + row * out_row + column * out_column
-    tl.store(out + to, tl.load(source + at, mask=mask & kept, other=0), mask=mask)
+    out_offset = offset_of(b, b0, b1, b2, ob0, ob1, ob2, ob3, NDIM_B) + row * out_row + column * out_column
+    tl.store(out + out_offset, tl.load(source + at, mask=mask & kept, other=0), mask=mask)
 
 
 declare(
     triangle,
     why="32 warps: lanes read and write in order, but scalars, since a matrix need not have whole vectors",
     dtypes=MOVED,
-    configurations=LANES,
+    configurations=DEFAULT_TILE,
     operations="an offset for each element",
     traffic="n itemsize and what is kept of n itemsize",
 )

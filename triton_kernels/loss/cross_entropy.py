@@ -56,7 +56,7 @@ class Scores(NamedTuple):
         return 0 if self.spec.ndim == 1 else 1
 
     def sides(self, first: list[TensorSpec], samples: list[tuple[int, ...]]) -> Sides:
-        """Samples and classes. `first` are outputs of the scores' sizes; `samples` strides of others over samples.
+        """Return the sides of samples and classes; `samples` are further strides over samples.
 
         Strides over samples are those of `first`, scores, targets and `samples`.
         """
@@ -154,18 +154,18 @@ def forward(call: StructuredCall) -> PlannedKernel:
     of_samples = contiguous_strides(sizes)
     found = scores_of(call, lambda scores: scores.sides([], [of_samples]).fits())
     sides = found.sides([], [of_samples])
-    n_out, n, inner = sides.n_out, sides.n, sides.reduced_is_inner
+    num_rows, n, inner = sides.num_rows, sides.n, sides.reduced_is_inner
     cut = found.cut(sides, [found.spec])
     body = cut.body(n)
     type_ = compute_type(found.spec.dtype)
-    tiling = row_tile(1 if cut.edges else n_out, body, type_.primitive_bitwidth // 8, inner)
+    tiling = row_tile(1 if cut.edges else num_rows, body, type_.primitive_bitwidth // 8, inner)
     outputs, reduced = tiling.tile
-    programs = max(cdiv(n_out, outputs), 1)
+    programs = max(cdiv(num_rows, outputs), 1)
     is_reduced = reduction != NONE
     if is_reduced:
         programs = min(programs, resident_programs(call, max(32 // tiling.warps, 1)))
-    chunk = max(cdiv(cdiv(n_out, programs), outputs), 1) * outputs
-    programs = max(cdiv(n_out, chunk), 1)
+    chunk = max(cdiv(cdiv(num_rows, programs), outputs), 1) * outputs
+    programs = max(cdiv(num_rows, chunk), 1)
     if is_reduced:
         chosen("one launch", "the last of {} programs adds up the losses of all", programs)
     launches = plan_both(
@@ -192,11 +192,11 @@ def forward(call: StructuredCall) -> PlannedKernel:
             **cut.constants(),
         },
         Tile(outputs, reduced, 1, chunk, tiling.warps),
-        ("xk", "tk", "ok"),
-        ("xr", "tr"),
+        ("x_kept_stride", "target_kept_stride", "out_kept_stride"),
+        ("x_reduced_stride", "target_reduced_stride"),
     )
     weight_stride = 0 if found.weight is None else found.weight.strides[0]
-    fixed = (weight_stride, ignore_index, programs, n_out)
+    fixed = (weight_stride, ignore_index, programs, num_rows)
     grid = (programs, 1, 1)
     allocate, device = get_allocator("cuda").allocate, call.device
     classes = found.spec.sizes[found.axis]
@@ -243,13 +243,13 @@ def backward(call: StructuredCall) -> PlannedKernel:
     others = [of_statistics.strides[1:], of_grad]
     found = scores_of(call, lambda scores: scores.sides([out], others).fits())
     sides = found.sides([out], others)
-    n_out, n, inner = sides.n_out, sides.n, sides.reduced_is_inner
+    num_rows, n, inner = sides.num_rows, sides.n, sides.reduced_is_inner
     cut = found.cut(sides, [out, found.spec])
     body = cut.body(n)
     type_ = compute_type(found.spec.dtype)
     most = 1 << 14 if interpreted() else 8192 // (type_.primitive_bitwidth // 4)
     reduced = min(next_power_of_2(body), most if inner or interpreted() else 16)
-    outputs = 1 if cut.edges else min(next_power_of_2(n_out), max(most // reduced, 1))
+    outputs = 1 if cut.edges else min(next_power_of_2(num_rows), max(most // reduced, 1))
     mean = call.args["reduction"] == MEAN
     launches = plan_both(
         call,
@@ -271,17 +271,32 @@ def backward(call: StructuredCall) -> PlannedKernel:
             **cut.constants(),
         },
         Tile(outputs, reduced, cdiv(body, reduced), n, 4),
-        ("ok", "xk", "tk", "sk", "gk"),
-        ("or", "xr", "tr"),
+        ("out_kept_stride", "x_kept_stride", "target_kept_stride", "stats_kept_stride", "grad_kept_stride"),
+        ("out_reduced_stride", "x_reduced_stride", "target_reduced_stride"),
     )
     weight_stride = 0 if found.weight is None else found.weight.strides[0]
-    fixed = (weight_stride, call.args["ignore_index"], n_out)
+    fixed = (weight_stride, call.args["ignore_index"], num_rows)
 
     def into(
-        to: Any, grad: Any, scores: Any, target: Any, weight: Any, kept: Any, total: Any, smoothing: float
+        out_data: Any,
+        grad: Any,
+        scores: Any,
+        target: Any,
+        weight: Any,
+        kept: Any,
+        total: Any,
+        smoothing: float,
     ) -> None:
         divisor = total if mean else None
-        operands = (grad, found.of_scores(scores), found.of_target(target), weight, copied(kept), divisor, to)
+        operands = (
+            grad,
+            found.of_scores(scores),
+            found.of_target(target),
+            weight,
+            copied(kept),
+            divisor,
+            out_data,
+        )
         given = [data.address for data in operands if data is not None]
         if smoothing > 0:
             launch, grid, numbers = launches.smoothed

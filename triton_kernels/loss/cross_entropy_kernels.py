@@ -54,9 +54,9 @@ def masses_spread(
 
 
 @triton.jit
-def losses_of(value, top, log_total, mass, mask):
+def losses_of(value, row_max, log_total, mass, mask):
     """Return the contributions of elements to the loss of their row, and their masses."""
-    return tl.where(mask, mass * (log_total - (value - top)), 0.0), tl.where(mask, mass, 0.0)
+    return tl.where(mask, mass * (log_total - (value - row_max)), 0.0), tl.where(mask, mass, 0.0)
 
 
 @triton.jit
@@ -75,26 +75,26 @@ def cross_entropy(
     ignore_index,
     programs,
     samples,
-    n_out,
+    num_rows,
     n,
     chunk,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    tk0,
-    tk1,
-    tk2,
-    tk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    xr0,
-    tr0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    target_kept_stride0,
+    target_kept_stride1,
+    target_kept_stride2,
+    target_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    x_reduced_stride0,
+    target_reduced_stride0,
     MEAN: tl.constexpr,
     PROBABILITIES: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
@@ -114,18 +114,48 @@ def cross_entropy(
     """
     program = tl.program_id(0)
     first = program.to(INDEX) * chunk
-    last = tl.minimum(first + chunk, n_out)
+    last = tl.minimum(first + chunk, num_rows)
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     losses = tl.zeros((BLOCK_O,), tl.float64)
     weights = tl.zeros((BLOCK_O,), tl.float64)
     for base_o in range(first, last, BLOCK_O):
         o = base_o + tl.arange(0, BLOCK_O).to(INDEX)
-        wanted = o < last
-        start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
-        target_start = offset_of(o, k0, k1, k2, tk0, tk1, tk2, tk3, KEPT)
-        to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+        row_mask = o < last
+        start = offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            x_kept_stride0,
+            x_kept_stride1,
+            x_kept_stride2,
+            x_kept_stride3,
+            KEPT,
+        )
+        target_start = offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            target_kept_stride0,
+            target_kept_stride1,
+            target_kept_stride2,
+            target_kept_stride3,
+            KEPT,
+        )
+        out_offset = offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            out_kept_stride0,
+            out_kept_stride1,
+            out_kept_stride2,
+            out_kept_stride3,
+            KEPT,
+        )
         begin = first_vector(start, VECTOR)
-        room = room_after(begin, start, n, wanted, VECTOR)
+        room = room_after(begin, start, n, row_mask, VECTOR)
         rows = x + begin[:, None]
         targets = target + first_vector(target_start, VECTOR)[:, None]
         skip = (begin - start)[:, None]
@@ -136,34 +166,38 @@ def cross_entropy(
             column, at_edge = edge_columns(own, n, VECTOR, INDEX)
             edge = convert(tl.load(x + own + column, mask=at_edge, other=float("-inf")), ACCUMULATOR)
         if WHOLE:
-            mask = inside(lane, 0, room, wanted, VECTOR)
-            value = convert(tl.load(rows + lane * xr0, mask=mask, other=float("-inf")), ACCUMULATOR)
-            top = largest_across(value)
+            mask = inside(lane, 0, room, row_mask, VECTOR)
+            value = convert(
+                tl.load(rows + lane * x_reduced_stride0, mask=mask, other=float("-inf")), ACCUMULATOR
+            )
+            row_max = largest_across(value)
             if EDGES:
-                top = largest(top, tl.zeros_like(top) + largest_of(edge))
-            total = sum_across(tl.where(mask, exp(value - top[:, None]), 0.0))
+                row_max = largest(row_max, tl.zeros_like(row_max) + largest_of(edge))
+            total = sum_across(tl.where(mask, exp(value - row_max[:, None]), 0.0))
             if EDGES:
-                total += sum_of_all(tl.where(at_edge, exp(edge - sum_of_all(top)), 0.0))
+                total += sum_of_all(tl.where(at_edge, exp(edge - sum_of_all(row_max)), 0.0))
         else:
             highest = tl.full((BLOCK_O, BLOCK_R), float("-inf"), ACCUMULATOR)
             sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             one = tl.full((1, 1), 1, ACCUMULATOR)
             for base in range(0, n, BLOCK_R):
-                mask = inside(lane, base, room, wanted, VECTOR)
-                value = tl.load(rows + (base + lane) * xr0, mask=mask, other=float("-inf"))
+                mask = inside(lane, base, room, row_mask, VECTOR)
+                value = tl.load(rows + (base + lane) * x_reduced_stride0, mask=mask, other=float("-inf"))
                 highest, sums = shifted_sums(highest, sums, convert(value, ACCUMULATOR), one)
-            top, total = shifted_sums_across((highest, sums))
+            row_max, total = shifted_sums_across((highest, sums))
             if EDGES:
-                edge_top = tl.zeros_like(top) + largest_of(edge)
-                edge_total = tl.where(at_edge, exp(edge - sum_of_all(finite(edge_top))), 0.0)
-                top, total = shifted_sums(top, total, edge_top, tl.zeros_like(top) + sum_of_all(edge_total))
+                edge_max = tl.zeros_like(row_max) + largest_of(edge)
+                edge_total = tl.where(at_edge, exp(edge - sum_of_all(finite(edge_max))), 0.0)
+                row_max, total = shifted_sums(
+                    row_max, total, edge_max, tl.zeros_like(row_max) + sum_of_all(edge_total)
+                )
             # Differences to an infinite maximum are NaN.
-            total = tl.where(finite(top) == top, total, float("nan")).to(ACCUMULATOR)
+            total = tl.where(finite(row_max) == row_max, total, float("nan")).to(ACCUMULATOR)
         log_total = log(total)
         if PROBABILITIES or smoothing is not None:
             if WHOLE:
                 mass = masses_spread(
-                    targets + lane * tr0,
+                    targets + lane * target_reduced_stride0,
                     weight,
                     skip + lane,
                     mask,
@@ -173,16 +207,18 @@ def cross_entropy(
                     PROBABILITIES,
                     ACCUMULATOR,
                 )
-                parts, masses = losses_of(value, top[:, None], log_total[:, None], mass, mask)
+                parts, masses = losses_of(value, row_max[:, None], log_total[:, None], mass, mask)
             else:
                 parts = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
                 masses = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
                 for base in range(0, n, BLOCK_R):
                     at = base + lane
-                    mask = inside(lane, base, room, wanted, VECTOR)
-                    value = convert(tl.load(rows + at * xr0, mask=mask, other=float("-inf")), ACCUMULATOR)
+                    mask = inside(lane, base, room, row_mask, VECTOR)
+                    value = convert(
+                        tl.load(rows + at * x_reduced_stride0, mask=mask, other=float("-inf")), ACCUMULATOR
+                    )
                     mass = masses_spread(
-                        targets + at * tr0,
+                        targets + at * target_reduced_stride0,
                         weight,
                         skip + at,
                         mask,
@@ -192,7 +228,7 @@ def cross_entropy(
                         PROBABILITIES,
                         ACCUMULATOR,
                     )
-                    part, mass = losses_of(value, top[:, None], log_total[:, None], mass, mask)
+                    part, mass = losses_of(value, row_max[:, None], log_total[:, None], mass, mask)
                     parts += part
                     masses += mass
             row_loss = sum_across(parts)
@@ -209,36 +245,40 @@ def cross_entropy(
                     PROBABILITIES,
                     ACCUMULATOR,
                 )
-                part, mass = losses_of(edge, sum_of_all(top), sum_of_all(log_total), mass, at_edge)
+                part, mass = losses_of(edge, sum_of_all(row_max), sum_of_all(log_total), mass, at_edge)
                 row_loss += sum_of_all(part)
                 row_mass += sum_of_all(mass)
-        row_weight = wanted.to(ACCUMULATOR)
+        row_weight = row_mask.to(ACCUMULATOR)
         if not PROBABILITIES:
             index, row_weight, counts, wrong = class_and_weight(
-                tl.load(target + target_start, mask=wanted, other=0),
+                tl.load(target + target_start, mask=row_mask, other=0),
                 weight,
-                wanted,
+                row_mask,
                 n,
                 ignore_index,
                 weight_stride,
                 ACCUMULATOR,
             )
             tl.store(flag + tl.zeros_like(o), 1, mask=wrong)
-            picked = convert(tl.load(x + start + index * xr0, mask=counts, other=0), ACCUMULATOR)
+            picked = convert(
+                tl.load(x + start + index * x_reduced_stride0, mask=counts, other=0), ACCUMULATOR
+            )
             own_mass = row_weight
             if smoothing is not None:
                 own_mass = own_mass * kept_of(smoothing, ACCUMULATOR)
-            own_loss = tl.where(row_weight == 0, 0.0, own_mass * (log_total - (picked - top)))
+            own_loss = tl.where(row_weight == 0, 0.0, own_mass * (log_total - (picked - row_max)))
             row_loss = tl.where(counts, row_loss, 0.0) + own_loss
             row_mass = tl.where(counts, row_mass, 0.0) + own_mass
-        at = statistics + to
-        tl.store(at, top, mask=wanted)
-        tl.store(at + samples, log_total, mask=wanted)
-        tl.store(at + 2 * samples, row_mass.to(ACCUMULATOR), mask=wanted)
+        at = statistics + out_offset
+        tl.store(at, row_max, mask=row_mask)
+        tl.store(at + samples, log_total, mask=row_mask)
+        tl.store(at + 2 * samples, row_mass.to(ACCUMULATOR), mask=row_mask)
         if partials is None:
-            tl.store(loss + to, convert(row_loss.to(ACCUMULATOR), loss.dtype.element_ty), mask=wanted)
+            tl.store(
+                loss + out_offset, convert(row_loss.to(ACCUMULATOR), loss.dtype.element_ty), mask=row_mask
+            )
         else:
-            losses += tl.where(wanted, row_loss, 0.0).to(tl.float64)
+            losses += tl.where(row_mask, row_loss, 0.0).to(tl.float64)
             weights += row_weight.to(tl.float64)
     if partials is None:
         tl.store(total_weight, tl.zeros((), total_weight.dtype.element_ty), mask=program == 0)
@@ -272,34 +312,34 @@ def cross_entropy_backward(
     weight_stride,
     ignore_index,
     samples,
-    n_out,
+    num_rows,
     n,
-    k0,
-    k1,
-    k2,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    tk0,
-    tk1,
-    tk2,
-    tk3,
-    sk0,
-    sk1,
-    sk2,
-    sk3,
-    gk0,
-    gk1,
-    gk2,
-    gk3,
-    or0,
-    xr0,
-    tr0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    target_kept_stride0,
+    target_kept_stride1,
+    target_kept_stride2,
+    target_kept_stride3,
+    stats_kept_stride0,
+    stats_kept_stride1,
+    stats_kept_stride2,
+    stats_kept_stride3,
+    grad_kept_stride0,
+    grad_kept_stride1,
+    grad_kept_stride2,
+    grad_kept_stride3,
+    out_reduced_stride0,
+    x_reduced_stride0,
+    target_reduced_stride0,
     MEAN: tl.constexpr,
     PROBABILITIES: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
@@ -313,35 +353,90 @@ def cross_entropy_backward(
     """Tiles of samples by classes: the gradient is the probability times the sum of the masses, less the mass."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1)
-    wanted = o < n_out
-    start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
-    target_start = offset_of(o, k0, k1, k2, tk0, tk1, tk2, tk3, KEPT)
-    to_start = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    row_mask = o < num_rows
+    start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )
+    target_start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        target_kept_stride0,
+        target_kept_stride1,
+        target_kept_stride2,
+        target_kept_stride3,
+        KEPT,
+    )
+    out_start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     begin = first_vector(start, VECTOR)
-    room = room_after(begin, start, n, wanted, VECTOR)
+    room = room_after(begin, start, n, row_mask, VECTOR)
     base = part.to(INDEX) * BLOCK_R
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
-    mask = inside(lane, base, room, wanted, VECTOR)
+    mask = inside(lane, base, room, row_mask, VECTOR)
     at = base + lane
-    value = convert(tl.load(x + begin[:, None] + at * xr0, mask=mask, other=0), ACCUMULATOR)
-    kept = statistics + offset_of(o, k0, k1, k2, sk0, sk1, sk2, sk3, KEPT)
-    top = tl.load(kept, mask=wanted, other=0)
-    log_total = tl.load(kept + samples, mask=wanted, other=0)
-    total_mass = tl.load(kept + 2 * samples, mask=wanted, other=0)
-    change = tl.load(grad + offset_of(o, k0, k1, k2, gk0, gk1, gk2, gk3, KEPT), mask=wanted, other=0)
-    change = convert(change, ACCUMULATOR)
+    value = convert(tl.load(x + begin[:, None] + at * x_reduced_stride0, mask=mask, other=0), ACCUMULATOR)
+    kept = statistics + offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        stats_kept_stride0,
+        stats_kept_stride1,
+        stats_kept_stride2,
+        stats_kept_stride3,
+        KEPT,
+    )
+    row_max = tl.load(kept, mask=row_mask, other=0)
+    log_total = tl.load(kept + samples, mask=row_mask, other=0)
+    total_mass = tl.load(kept + 2 * samples, mask=row_mask, other=0)
+    grad_value = tl.load(
+        grad
+        + offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            grad_kept_stride0,
+            grad_kept_stride1,
+            grad_kept_stride2,
+            grad_kept_stride3,
+            KEPT,
+        ),
+        mask=row_mask,
+        other=0,
+    )
+    grad_value = convert(grad_value, ACCUMULATOR)
     if MEAN:
-        divisor = tl.zeros_like(change) + tl.load(total_weight)
-        change = divide(change, divisor)
+        divisor = tl.zeros_like(grad_value) + tl.load(total_weight)
+        grad_value = divide(grad_value, divisor)
         if smoothing is not None and not PROBABILITIES:
-            change = tl.where(divisor == 0, float("nan"), change)
-    own_mass = tl.zeros_like(change)
+            grad_value = tl.where(divisor == 0, float("nan"), grad_value)
+    own_mass = tl.zeros_like(grad_value)
     index = o * 0
     if not PROBABILITIES:
         index, own_mass, counts, _ = class_and_weight(
-            tl.load(target + target_start, mask=wanted, other=0),
+            tl.load(target + target_start, mask=row_mask, other=0),
             weight,
-            wanted,
+            row_mask,
             n,
             ignore_index,
             weight_stride,
@@ -352,19 +447,19 @@ def cross_entropy_backward(
             counts = counts & (own_mass != 0)
         else:
             own_mass = own_mass * kept_of(smoothing, ACCUMULATOR)
-        change = tl.where(counts, change, 0.0)
+        grad_value = tl.where(counts, grad_value, 0.0)
     spread = tl.zeros((1, 1), ACCUMULATOR)
     if PROBABILITIES or smoothing is not None:
-        targets = target + first_vector(target_start, VECTOR)[:, None] + at * tr0
+        targets = target + first_vector(target_start, VECTOR)[:, None] + at * target_reduced_stride0
         column = (begin - start)[:, None] + at
         spread = masses_spread(
             targets, weight, column, mask, weight_stride, smoothing, n, PROBABILITIES, ACCUMULATOR
         )
-    result = exp((value - top[:, None]) - log_total[:, None]) * total_mass[:, None] - spread
+    result = exp((value - row_max[:, None]) - log_total[:, None]) * total_mass[:, None] - spread
     if not PROBABILITIES:
         result = result - tl.where((begin - start)[:, None] + at == index[:, None], own_mass[:, None], 0.0)
-    result = convert((result * change[:, None]).to(ACCUMULATOR), out.dtype.element_ty)
-    tl.store(out + first_vector(to_start, VECTOR)[:, None] + at * or0, result, mask=mask)
+    result = convert((result * grad_value[:, None]).to(ACCUMULATOR), out.dtype.element_ty)
+    tl.store(out + first_vector(out_start, VECTOR)[:, None] + at * out_reduced_stride0, result, mask=mask)
     if EDGES:
         # One of a row's programs has its edges.
         own = sum_of_all(start)
@@ -384,11 +479,11 @@ def cross_entropy_backward(
                 PROBABILITIES,
                 ACCUMULATOR,
             )
-        result = exp((edge - sum_of_all(top)) - sum_of_all(log_total)) * sum_of_all(total_mass) - spread
+        result = exp((edge - sum_of_all(row_max)) - sum_of_all(log_total)) * sum_of_all(total_mass) - spread
         if not PROBABILITIES:
             result = result - tl.where(column == sum_of_all(index), sum_of_all(own_mass), 0.0)
-        result = convert((result * sum_of_all(change)).to(ACCUMULATOR), out.dtype.element_ty)
-        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
+        result = convert((result * sum_of_all(grad_value)).to(ACCUMULATOR), out.dtype.element_ty)
+        tl.store(out + sum_of_all(out_start) + column, result, mask=at_edge)
 
 
 # As in softmax: smaller tiles with as many warps are those of longer rows, read in blocks of half as much.
@@ -416,8 +511,8 @@ declare(
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={("fp16", "bf16", "fp32"): FORWARD, ("fp64",): DOUBLE},
     smaller=True,
-    operations="4 n_out n, an exponential counted as one",
-    traffic="n_out (n itemsize + 8 + 12); twice that of smoothed rows that are longer than a tile",
+    operations="4 num_rows n, an exponential counted as one",
+    traffic="num_rows (n itemsize + 8 + 12); twice that of smoothed rows that are longer than a tile",
     loads=("x",),
     local={
         "EDGES": (
@@ -437,8 +532,8 @@ declare(
         ("fp64",): (Configuration((1, 512)), Configuration((32, 16))),
     },
     smaller=True,
-    operations="5 n_out n",
-    traffic="n_out (2 n itemsize + 8 + 12)",
+    operations="5 num_rows n",
+    traffic="num_rows (2 n itemsize + 8 + 12)",
     loads=("x",),
     stores=("out",),
 )

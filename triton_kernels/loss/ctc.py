@@ -18,7 +18,7 @@ from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
-MOST_BYTES = 16384
+MAX_BYTES = 16384
 """Bytes of a sequence's states, each a logarithm: a program has them all in its registers."""
 
 
@@ -34,7 +34,7 @@ class Problem:
         self.times, self.batch, self.classes = spec.sizes
         labels: tuple[int, ...] = tuple(call.args["target_lengths"])
         self.width = 2 * max(labels, default=0) + 1
-        most = MOST_BYTES // spec.itemsize
+        most = MAX_BYTES // spec.itemsize
         if self.width > most:
             raise NotImplementedError(
                 f"{call.name}: expected target_lengths of at most {(most - 1) // 2} of {spec.dtype.scalar_name} on "
@@ -126,12 +126,12 @@ def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
     nbytes = problem.batch * problem.times * problem.width * out.itemsize
     step = grad.strides[0]
 
-    def into(to: Any, g: Any, x: Any, targets: Any, losses: Any, alpha: Any) -> None:
+    def into(out_data: Any, g: Any, x: Any, targets: Any, losses: Any, alpha: Any) -> None:
         cost, forward = (copied(data) for copied, data in zip(copies, (losses, alpha), strict=True))
         scratch = allocate(nbytes, call.device)
         given = (x.address, targets.address, problem.counts(), cost.address)
         shares((problem.batch, 1, 1), *given, forward.address, scratch.address, *problem.values)
-        problem_of_classes(grid, *given, scratch.address, g.address, to.address, *problem.values, step)
+        problem_of_classes(grid, *given, scratch.address, g.address, out_data.address, *problem.values, step)
 
     return PlannedKernel(into)
 

@@ -26,8 +26,8 @@ def state_labels(targets, flag, state, labels, first, step, blank, classes):
 @triton.jit
 def joined(stay, step, jump):
     """Return the logarithm of the sum of three exponentials; minus infinity if all three are."""
-    top = tl.maximum(tl.maximum(stay, step), jump)
-    shift = tl.where(top == -INFINITY, 0.0, top)
+    maximum = tl.maximum(tl.maximum(stay, step), jump)
+    shift = tl.where(maximum == -INFINITY, 0.0, maximum)
     return log(exp(stay - shift) + exp(step - shift) + exp(jump - shift)) + shift
 
 
@@ -59,12 +59,12 @@ def ctc_forward(
     before, two_before = tl.maximum(state - 1, 0), tl.maximum(state - 2, 0)
     jumps = ((state & 1) == 1) & (state > 2) & (own != tl.gather(own, two_before, 0))
     place = x + n * xn + own * xc
-    to = alpha + n * times * width + state
+    out_ptrs = alpha + n * times * width + state
     kept = state < width
     emitted = tl.load(place, mask=within, other=-INFINITY)
     running = length > 0
     a = tl.where((state < 2) & within & running, emitted, -INFINITY)
-    tl.store(to, a, mask=kept)
+    tl.store(out_ptrs, a, mask=kept)
     following = tl.load(place + xt, mask=within & (length > 1), other=-INFINITY)
     for time in range(1, length):
         emitted = following
@@ -72,9 +72,9 @@ def ctc_forward(
         step = tl.where(state > 0, tl.gather(a, before, 0), -INFINITY)
         jump = tl.where(jumps, tl.gather(a, two_before, 0), -INFINITY)
         a = tl.where(within, joined(a, step, jump) + emitted, -INFINITY)
-        tl.store(to + time * width, a, mask=kept)
+        tl.store(out_ptrs + time * width, a, mask=kept)
     for time in range(tl.maximum(length, 1), times):
-        tl.store(to + time * width, tl.full((BLOCK,), -INFINITY, a.dtype), mask=kept)
+        tl.store(out_ptrs + time * width, tl.full((BLOCK,), -INFINITY, a.dtype), mask=kept)
     blank_last = tl.sum(tl.where(state == 2 * labels, a, 0.0), 0)
     label_last = tl.sum(tl.where(state == 2 * labels - 1, a, 0.0), 0)
     label_last = tl.where(labels > 0, label_last, -INFINITY)

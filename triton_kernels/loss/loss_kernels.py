@@ -46,22 +46,22 @@ def nll_loss(
     class_stride,
     weight_stride,
     ignore_index,
-    n_out,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    tk0,
-    tk1,
-    tk2,
-    tk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
+    num_rows,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    target_kept_stride0,
+    target_kept_stride1,
+    target_kept_stride2,
+    target_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
     ACCUMULATOR: tl.constexpr,
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
@@ -69,19 +69,53 @@ def nll_loss(
 ):
     """Losses to `loss`, and their weights to `factors` where there is one; `flag` is raised by a wrong target."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    mask = o < n_out
-    at = target + offset_of(o, k0, k1, k2, tk0, tk1, tk2, tk3, KEPT)
+    mask = o < num_rows
+    at = target + offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        target_kept_stride0,
+        target_kept_stride1,
+        target_kept_stride2,
+        target_kept_stride3,
+        KEPT,
+    )
     index, factor, counts, wrong = class_and_weight(
         tl.load(at, mask=mask, other=0), weight, mask, classes, ignore_index, weight_stride, ACCUMULATOR
     )
     tl.store(flag + tl.zeros_like(o), 1, mask=wrong)
-    picked = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT) + index * class_stride
+    picked = (
+        x
+        + offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            x_kept_stride0,
+            x_kept_stride1,
+            x_kept_stride2,
+            x_kept_stride3,
+            KEPT,
+        )
+        + index * class_stride
+    )
     value = convert(tl.load(picked, mask=counts, other=0), ACCUMULATOR)
     value = tl.where(factor == 0, 0.0, value * (0.0 - factor)).to(ACCUMULATOR)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
-    tl.store(loss + to, convert(value, loss.dtype.element_ty), mask=mask)
+    out_offset = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
+    tl.store(loss + out_offset, convert(value, loss.dtype.element_ty), mask=mask)
     if factors is not None:
-        tl.store(factors + to, factor, mask=mask)
+        tl.store(factors + out_offset, factor, mask=mask)
 
 
 @triton.jit
@@ -93,24 +127,24 @@ def nll_loss_backward(
     out,
     weight_stride,
     ignore_index,
-    n_out,
+    num_rows,
     n,
-    k0,
-    k1,
-    k2,
-    gk0,
-    gk1,
-    gk2,
-    gk3,
-    tk0,
-    tk1,
-    tk2,
-    tk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    or0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    grad_kept_stride0,
+    grad_kept_stride1,
+    grad_kept_stride2,
+    grad_kept_stride3,
+    target_kept_stride0,
+    target_kept_stride1,
+    target_kept_stride2,
+    target_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    out_reduced_stride0,
     MEAN: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     KEPT: tl.constexpr,
@@ -121,20 +155,59 @@ def nll_loss_backward(
     """Tiles of samples by classes: zero but at each sample's class."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
-    wanted = o < n_out
-    at = target + offset_of(o, k0, k1, k2, tk0, tk1, tk2, tk3, KEPT)
-    index, factor, counts, _ = class_and_weight(
-        tl.load(at, mask=wanted, other=0), weight, wanted, n, ignore_index, weight_stride, ACCUMULATOR
+    row_mask = o < num_rows
+    at = target + offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        target_kept_stride0,
+        target_kept_stride1,
+        target_kept_stride2,
+        target_kept_stride3,
+        KEPT,
     )
-    change = tl.load(grad + offset_of(o, k0, k1, k2, gk0, gk1, gk2, gk3, KEPT), mask=wanted, other=0)
-    value = convert(change, ACCUMULATOR) * (0.0 - factor)
+    index, factor, counts, _ = class_and_weight(
+        tl.load(at, mask=row_mask, other=0), weight, row_mask, n, ignore_index, weight_stride, ACCUMULATOR
+    )
+    grad_value = tl.load(
+        grad
+        + offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            grad_kept_stride0,
+            grad_kept_stride1,
+            grad_kept_stride2,
+            grad_kept_stride3,
+            KEPT,
+        ),
+        mask=row_mask,
+        other=0,
+    )
+    value = convert(grad_value, ACCUMULATOR) * (0.0 - factor)
     if MEAN:
         value = divide(value, tl.zeros_like(value) + convert(tl.load(total_weight), ACCUMULATOR))
     value = tl.where(factor == 0, 0.0, value).to(ACCUMULATOR)
-    to = out + offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)[:, None] + r[None, :] * or0
+    out_ptrs = (
+        out
+        + offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            out_kept_stride0,
+            out_kept_stride1,
+            out_kept_stride2,
+            out_kept_stride3,
+            KEPT,
+        )[:, None]
+        + r[None, :] * out_reduced_stride0
+    )
     chosen = counts[:, None] & (index[:, None] == r[None, :])
     result = tl.where(chosen, value[:, None], 0.0).to(ACCUMULATOR)
-    tl.store(to, convert(result, out.dtype.element_ty), mask=wanted[:, None] & (r < n)[None, :])
+    tl.store(out_ptrs, convert(result, out.dtype.element_ty), mask=row_mask[:, None] & (r < n)[None, :])
 
 
 declare(
@@ -145,8 +218,8 @@ declare(
     dtypes=FLOATS,
     configurations=(Configuration((256,)),),
     smaller=True,
-    operations="n_out",
-    traffic="n_out (32 + 8 + itemsize of loss), since an element picked costs a sector of 32 bytes",
+    operations="num_rows",
+    traffic="num_rows (32 + 8 + itemsize of loss), since an element picked costs a sector of 32 bytes",
 )
 declare(
     nll_loss_backward,
@@ -155,6 +228,6 @@ declare(
     dtypes=FLOATS,
     configurations=(Configuration((1, 1024)), Configuration((64, 16))),
     smaller=True,
-    operations="n_out",
-    traffic="n_out (n itemsize + 8 + itemsize)",
+    operations="num_rows",
+    traffic="num_rows (n itemsize + 8 + itemsize)",
 )

@@ -47,7 +47,7 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
         return summed_after(call, type_, sizes)
     dtypes = [spec.dtype for spec in pair]
     run = plan_joint(call, squares(call, type_, k.squared_gap), whole(reduced), dtypes, [out.dtype])
-    return PlannedKernel(lambda to, a, b: run([a.address, b.address], [to.address], number))
+    return PlannedKernel(lambda out_data, a, b: run([a.address, b.address], [out_data.address], number))
 
 
 def squares(call: StructuredCall, type_: tl.dtype, element: Any) -> JointReduction:
@@ -67,10 +67,10 @@ def summed_after(call: StructuredCall, type_: tl.dtype, sizes: tuple[int, ...]) 
     run = plan_joint(call, squares(call, type_, k.alone), line, [each.dtype], [out.dtype])
     allocate = get_allocator("cuda").allocate
 
-    def into(to: Any, a: Any, b: Any) -> None:
+    def into(out_data: Any, a: Any, b: Any) -> None:
         buffer = allocate(each.nbytes, each.device)
         square(buffer, a, b)
-        run([buffer.address], [to.address], float(n))
+        run([buffer.address], [out_data.address], float(n))
 
     return PlannedKernel(into)
 

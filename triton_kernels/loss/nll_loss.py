@@ -125,19 +125,19 @@ def target_flags(call: StructuredCall, classes: int) -> FaultFlags:
 
 
 def plan_picks(
-    call: StructuredCall, spec: TensorSpec, target: TensorSpec, weight: TensorSpec | None, to: TensorSpec
+    call: StructuredCall, spec: TensorSpec, target: TensorSpec, weight: TensorSpec | None, out: TensorSpec
 ) -> Any:
-    """Return the launch that gathers each sample's loss into `to`, and its weight if the loss is reduced."""
+    """Return the launch that gathers each sample's loss into `out`, and its weight if the loss is reduced."""
     sizes = sample_sizes(spec)
     axis = 0 if spec.ndim == 1 else 1
-    operands = [sample_strides(spec), target_strides(target, sizes), to.strides]
+    operands = [sample_strides(spec), target_strides(target, sizes), out.strides]
     kept = coalesced(sizes, operands)
     n = math.prod(sizes)
     block = min(next_power_of_2(n), 1 << 14) if interpreted() else 256
     pointers = {
         "x": f"*{spec.dtype.triton_name}",
         "target": f"*{target.dtype.triton_name}",
-        "loss": f"*{to.dtype.triton_name}",
+        "loss": f"*{out.dtype.triton_name}",
         "flag": "*i32",
         "classes": "i64",
         "class_stride": "i64",
@@ -148,7 +148,7 @@ def plan_picks(
     reduced = call.args["reduction"] != NONE
     for name, type_ in (
         ("weight", weight and weight.dtype.triton_name),
-        ("factors", to.dtype.triton_name if reduced else None),
+        ("factors", out.dtype.triton_name if reduced else None),
     ):
         if type_ is None:
             constexprs[name] = None
@@ -161,7 +161,7 @@ def plan_picks(
         pointers,
         constexprs,
         Tile(block, 1, 1, 1, 4),
-        kept_names=("xk", "tk", "ok"),
+        kept_names=("x_kept_stride", "target_kept_stride", "out_kept_stride"),
     )
     fixed = (
         spec.sizes[axis],
@@ -204,11 +204,11 @@ def nll_backward(call: StructuredCall) -> PlannedKernel:
     kept = Geometry(kept.sizes, (kept.strides[2], kept.strides[1], kept.strides[0]))
     line = coalesced([spec.sizes[axis]], [[out.strides[axis]]])
     sides = Sides(kept, line)
-    n_out, n = sides.n_out, sides.n
+    num_rows, n = sides.num_rows, sides.n
     classes_inner = out.strides[axis] == 1
     most = 1 << 14 if interpreted() else 1024
     reduced = min(next_power_of_2(n), most if classes_inner or interpreted() else 16)
-    outputs = min(next_power_of_2(n_out), max(most // reduced, 1))
+    outputs = min(next_power_of_2(num_rows), max(most // reduced, 1))
     tile = Tile(outputs, reduced, cdiv(n, reduced), n, 4)
     mean = call.args["reduction"] == MEAN
     pointers = {
@@ -231,13 +231,13 @@ def nll_backward(call: StructuredCall) -> PlannedKernel:
         pointers,
         constexprs,
         tile,
-        kept_names=("gk", "tk", "ok"),
-        reduced_names=("or",),
+        kept_names=("grad_kept_stride", "target_kept_stride", "out_kept_stride"),
+        reduced_names=("out_reduced_stride",),
     )
     fixed = (weight.strides[0] if weight is not None else 0, call.args["ignore_index"])
 
-    def into(to: Any, grad: Any, x: Any, target: Any, weights: Any, total_weight: Any) -> None:
-        given = [data.address for data in (grad, target, weights, total_weight, to) if data is not None]
+    def into(out_data: Any, grad: Any, x: Any, target: Any, weights: Any, total_weight: Any) -> None:
+        given = [data.address for data in (grad, target, weights, total_weight, out_data) if data is not None]
         launch(grid, *given, *fixed, *numbers)
 
     return PlannedKernel(into)

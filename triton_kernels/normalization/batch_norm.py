@@ -40,7 +40,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
     measure = _measured(call, norm, lines) if training else None
 
     def into(
-        to: Any,
+        out_data: Any,
         mean: Any,
         rstd: Any,
         data: Any,
@@ -58,7 +58,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
             m, v = mean, rstd
         else:
             m, v = rows[2](run_mean), rows[3](run_var)
-        normalise((data, to, m, v, w, b), float(eps))
+        normalise((data, out_data, m, v, w, b), float(eps))
 
     return PlannedKernel(into)
 
@@ -107,11 +107,11 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     """Compute the gradients of input, weight and bias; in evaluation, statistics are constants."""
     args, train = call.args, call.extra["train"]
     grad, x, mean, spread, weight = (args[k] for k in ("grad_out", "input", "mean", "spread", "weight"))
-    to, to_weight, to_bias = call.extra["outputs"]
+    grad_input, grad_weight, grad_bias = call.extra["outputs"]
     check_dtypes(call, [x, grad, mean, spread, *(spec for spec in (weight,) if spec is not None)])
     if x.numel == 0:
         return zeros(call)
-    own = to if to is not None else layout_of(x)
+    own = grad_input if grad_input is not None else layout_of(x)
     own = TensorSpec.of(own.sizes, own.strides, x.dtype, x.device)
     norm = ChannelNorm(call, own)
     c = x.sizes[1]
@@ -120,19 +120,19 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     gather = (laid_out(grad, own), laid_out(x, own))
     rows = [as_row(spec) for spec in (mean, spread, weight)]
     total = norm.scratch(c)
-    wanted = (to_bias, to_weight)
-    summed = (train and to is not None) or any(spec is not None for spec in wanted)
+    param_specs = (grad_bias, grad_weight)
+    summed = (train and grad_input is not None) or any(spec is not None for spec in param_specs)
     if summed:
         sums, parts = norm.gradient_sums(lines, family, (mean, spread), not train)
         shaped = norm.scratch(lines.lines // c, c, parts.sizes[1])
-        results = [spec if spec is not None and spec.dtype is total.dtype else total for spec in wanted]
+        results = [spec if spec is not None and spec.dtype is total.dtype else total for spec in param_specs]
         add_up = norm.sums(shaped, (0, 2), total)
         casts = [
             None if spec is None or spec is result else copy_kernel(spec, total)
-            for spec, result in zip(wanted, results, strict=True)
+            for spec, result in zip(param_specs, results, strict=True)
         ]
     shift = total if train else None
-    if to is not None:
+    if grad_input is not None:
         gradients = norm.gradients(lines, family, (mean, spread), weight, shift, not train, False)
     scale = c / x.numel
 

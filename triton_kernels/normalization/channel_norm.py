@@ -73,14 +73,14 @@ def lines_of(spec: TensorSpec, group: int) -> Lines:
 
 def laid_out(spec: TensorSpec, like: TensorSpec) -> Callable[[Any], Any]:
     """Return a function from a tensor's data to data in the strides of `like`."""
-    wanted = TensorSpec.of(spec.sizes, like.strides, spec.dtype, spec.device)
-    if wanted.strides == spec.strides or (wanted.is_contiguous and spec.is_contiguous):
+    target = TensorSpec.of(spec.sizes, like.strides, spec.dtype, spec.device)
+    if target.strides == spec.strides or (target.is_contiguous and spec.is_contiguous):
         return lambda data: data
-    gather = copy_kernel(wanted, spec)
+    gather = copy_kernel(target, spec)
     allocate = get_allocator("cuda").allocate
 
     def copied(data: Any) -> Any:
-        buffer = allocate(wanted.nbytes, wanted.device)
+        buffer = allocate(target.nbytes, target.device)
         gather(buffer, data)
         return buffer
 
@@ -319,7 +319,7 @@ class ChannelNorm:
                 "weight": weight,
                 "plain_shift": shift,
                 "scaled_shift": shift,
-                "to": self.layout,
+                "grad_input": self.layout,
             },
             family.sizes(lines),
             chosen,

@@ -61,13 +61,13 @@ def channel_moments(
 ):
     """Compute the mean and the sum of squared deviations of each part of each line, as [lines, splits]."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < lines
+    row_mask = o < lines
     r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     start = x + (o * x_line)[:, None]
     part = tl.program_id(1).to(INDEX)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
-    mask = wanted[:, None] & (first + r < last)
+    mask = row_mask[:, None] & (first + r < last)
     value = convert(tl.load(start + (first + r) * x_step, mask=mask, other=0), ACCUMULATOR)
     count = tl.full((BLOCK_O,), 0, ACCUMULATOR) + tl.minimum(last - first, BLOCK_R).to(ACCUMULATOR)
     pivot = finite(divide(sum_across(value), count))[:, None]
@@ -75,7 +75,7 @@ def channel_moments(
     square_sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     for base in range(first, last, BLOCK_R):
         at = base + r
-        mask = wanted[:, None] & (at < last)
+        mask = row_mask[:, None] & (at < last)
         value = convert(tl.load(start + at * x_step, mask=mask, other=0), ACCUMULATOR)
         value = tl.where(mask, value - pivot, 0)
         sums += value
@@ -85,14 +85,14 @@ def channel_moments(
     shift = divide(total, count)
     mean = tl.sum(pivot, 1) + shift
     spread = not_negative(sum_across(square_sums) - total * shift)
-    tl.store(means + o * splits + part, mean, mask=wanted)
-    tl.store(squares + o * splits + part, spread, mask=wanted)
+    tl.store(means + o * splits + part, mean, mask=row_mask)
+    tl.store(squares + o * splits + part, spread, mask=row_mask)
 
 
 @triton.jit
-def updated(running, at, new, momentum, wanted, ACCUMULATOR: tl.constexpr):
-    """Running statistics brought up to date."""
-    old = convert(tl.load(running + at, mask=wanted, other=0), ACCUMULATOR)
+def updated(running, at, new, momentum, row_mask, ACCUMULATOR: tl.constexpr):
+    """Update running statistics."""
+    old = convert(tl.load(running + at, mask=row_mask, other=0), ACCUMULATOR)
     return convert(new * momentum + old * (1 - momentum), running.dtype.element_ty)
 
 
@@ -127,14 +127,14 @@ def combine_moments(
     `kept_rstd` are the operator's results if those have another dtype, or None.
     """
     s = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = s < statistics
+    row_mask = s < statistics
     p = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     a = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     b = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     c = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     for base in range(0, parts, BLOCK_R):
         at = base + p
-        mask = wanted[:, None] & (at < parts)
+        mask = row_mask[:, None] & (at < parts)
         split = at % splits
         where = (s * statistic_step)[:, None] + (at // splits) * outer_step + split
         count = tl.minimum(n - split * chunk, chunk).to(ACCUMULATOR)
@@ -145,28 +145,28 @@ def combine_moments(
     variance = divide(spread, count)
     widened = variance + eps.to(ACCUMULATOR)
     factor = tl.where(widened == 0, of_constant.to(ACCUMULATOR), rsqrt(widened))
-    tl.store(mean + s, centre, mask=wanted)
-    tl.store(rstd + s, factor, mask=wanted)
+    tl.store(mean + s, centre, mask=row_mask)
+    tl.store(rstd + s, factor, mask=row_mask)
     if kept_mean is not None:
-        tl.store(kept_mean + s, convert(centre, kept_mean.dtype.element_ty), mask=wanted)
-        tl.store(kept_rstd + s, convert(factor, kept_rstd.dtype.element_ty), mask=wanted)
+        tl.store(kept_mean + s, convert(centre, kept_mean.dtype.element_ty), mask=row_mask)
+        tl.store(kept_rstd + s, convert(factor, kept_rstd.dtype.element_ty), mask=row_mask)
     if running_mean is not None:
         share = momentum.to(ACCUMULATOR)
-        new_mean = updated(running_mean, s, centre, share, wanted, ACCUMULATOR)
-        tl.store(running_mean + s, new_mean, mask=wanted)
-        new_var = updated(running_var, s, divide(spread, count - 1), share, wanted, ACCUMULATOR)
-        tl.store(running_var + s, new_var, mask=wanted)
+        new_mean = updated(running_mean, s, centre, share, row_mask, ACCUMULATOR)
+        tl.store(running_mean + s, new_mean, mask=row_mask)
+        new_var = updated(running_var, s, divide(spread, count - 1), share, row_mask, ACCUMULATOR)
+        tl.store(running_var + s, new_var, mask=row_mask)
 
 
 @triton.jit
-def of_line(values, at, wanted, ACCUMULATOR: tl.constexpr):
-    return convert(tl.load(values + at, mask=wanted, other=0), ACCUMULATOR)
+def of_line(values, at, row_mask, ACCUMULATOR: tl.constexpr):
+    return convert(tl.load(values + at, mask=row_mask, other=0), ACCUMULATOR)
 
 
 @triton.jit
-def reciprocal_deviation(spread, at, wanted, eps, VARIANCE: tl.constexpr, ACCUMULATOR: tl.constexpr):
+def reciprocal_deviation(spread, at, row_mask, eps, VARIANCE: tl.constexpr, ACCUMULATOR: tl.constexpr):
     """Return the value in `spread`, or, if it is a VARIANCE, the reciprocal deviation of it."""
-    value = of_line(spread, at, wanted, ACCUMULATOR)
+    value = of_line(spread, at, row_mask, ACCUMULATOR)
     if VARIANCE:
         value = rsqrt(value + eps.to(ACCUMULATOR))
     return value
@@ -199,19 +199,19 @@ def normalise_channels(
     A line's statistic is ``line // each % statistics``, its channel ``line % channels``.
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < lines
+    row_mask = o < lines
     at = o // each % statistics
-    centre = of_line(mean, at, wanted, ACCUMULATOR)[:, None]
-    factor = reciprocal_deviation(spread, at, wanted, eps, VARIANCE, ACCUMULATOR)
+    centre = of_line(mean, at, row_mask, ACCUMULATOR)[:, None]
+    factor = reciprocal_deviation(spread, at, row_mask, eps, VARIANCE, ACCUMULATOR)
     if weight is not None:
-        factor = factor * of_line(weight, o % channels, wanted, ACCUMULATOR)
+        factor = factor * of_line(weight, o % channels, row_mask, ACCUMULATOR)
     r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
-    mask = wanted[:, None] & (r < n)[None, :]
+    mask = row_mask[:, None] & (r < n)[None, :]
     place = (o * line)[:, None] + (r * step)[None, :]
     value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
     result = (value - centre) * factor[:, None]
     if bias is not None:
-        result = result + of_line(bias, o % channels, wanted, ACCUMULATOR)[:, None]
+        result = result + of_line(bias, o % channels, row_mask, ACCUMULATOR)[:, None]
     tl.store(out + place, convert(result, out.dtype.element_ty), mask=mask)
 
 
@@ -240,9 +240,9 @@ def channel_gradient_sums(
 ):
     """Sum the gradient, and the gradient times the normalized input, over each part of each line: [lines, splits]."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < lines
+    row_mask = o < lines
     at = o // each % statistics
-    centre = of_line(mean, at, wanted, ACCUMULATOR)[:, None]
+    centre = of_line(mean, at, row_mask, ACCUMULATOR)[:, None]
     r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     part = tl.program_id(1).to(INDEX)
     first = part * chunk
@@ -250,15 +250,15 @@ def channel_gradient_sums(
     sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     products = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     for base in range(first, last, BLOCK_R):
-        mask = wanted[:, None] & (base + r < last)
+        mask = row_mask[:, None] & (base + r < last)
         place = (o * line)[:, None] + (base + r) * step
-        change = convert(tl.load(grad + place, mask=mask, other=0), ACCUMULATOR)
+        grad_value = convert(tl.load(grad + place, mask=mask, other=0), ACCUMULATOR)
         value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
-        sums += change
-        products += tl.where(mask, change * (value - centre), 0)
-    factor = reciprocal_deviation(spread, at, wanted, eps, VARIANCE, ACCUMULATOR)
-    tl.store(plain + o * splits + part, sum_across(sums), mask=wanted)
-    tl.store(scaled + o * splits + part, sum_across(products) * factor, mask=wanted)
+        sums += grad_value
+        products += tl.where(mask, grad_value * (value - centre), 0)
+    factor = reciprocal_deviation(spread, at, row_mask, eps, VARIANCE, ACCUMULATOR)
+    tl.store(plain + o * splits + part, sum_across(sums), mask=row_mask)
+    tl.store(scaled + o * splits + part, sum_across(products) * factor, mask=row_mask)
 
 
 @triton.jit
@@ -279,12 +279,12 @@ def group_sums(
 ):
     """Compute the sums of a group's channels, each times its weight, times `scale`."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < groups
+    row_mask = o < groups
     sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     products = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     for base in range(0, each, BLOCK_R):
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted[:, None] & (r < each)[None, :]
+        mask = row_mask[:, None] & (r < each)[None, :]
         place = (o * each)[:, None] + r[None, :]
         first = of_line(plain, place, mask, ACCUMULATOR)
         second = of_line(scaled, place, mask, ACCUMULATOR)
@@ -294,8 +294,8 @@ def group_sums(
         sums += first
         products += second
     share = scale.to(ACCUMULATOR)
-    tl.store(plain_shift + o, sum_across(sums) * share, mask=wanted)
-    tl.store(scaled_shift + o, sum_across(products) * share, mask=wanted)
+    tl.store(plain_shift + o, sum_across(sums) * share, mask=row_mask)
+    tl.store(scaled_shift + o, sum_across(products) * share, mask=row_mask)
 
 
 @triton.jit
@@ -307,7 +307,7 @@ def channel_gradients(
     weight,
     plain_shift,
     scaled_shift,
-    to,
+    grad_input,
     lines,
     n,
     channels,
@@ -324,20 +324,20 @@ def channel_gradients(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """rstd * (grad * weight - shift - x^ * scaled shift).
+    """Compute rstd * (grad * weight - shift - x^ * scaled shift).
 
     Shifts are weighted already, or sums over a channel that are multiplied by weight and `scale` here; without them
     the statistics were constants.
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < lines
+    row_mask = o < lines
     at = o // each % statistics
-    rstd = reciprocal_deviation(spread, at, wanted, eps, VARIANCE, ACCUMULATOR)
+    rstd = reciprocal_deviation(spread, at, row_mask, eps, VARIANCE, ACCUMULATOR)
     factor = rstd
     if weight is not None:
-        factor = rstd * of_line(weight, o % channels, wanted, ACCUMULATOR)
+        factor = rstd * of_line(weight, o % channels, row_mask, ACCUMULATOR)
     r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
-    mask = wanted[:, None] & (r < n)[None, :]
+    mask = row_mask[:, None] & (r < n)[None, :]
     place = (o * line)[:, None] + (r * step)[None, :]
     result = convert(tl.load(grad + place, mask=mask, other=0), ACCUMULATOR) * factor[:, None]
     if plain_shift is not None:
@@ -345,15 +345,15 @@ def channel_gradients(
             share = rstd
         else:
             share = factor * scale.to(ACCUMULATOR)
-        centre = of_line(mean, at, wanted, ACCUMULATOR)[:, None]
-        shift = of_line(plain_shift, at, wanted, ACCUMULATOR) * share
-        slope = of_line(scaled_shift, at, wanted, ACCUMULATOR) * share * rstd
+        centre = of_line(mean, at, row_mask, ACCUMULATOR)[:, None]
+        shift = of_line(plain_shift, at, row_mask, ACCUMULATOR) * share
+        slope = of_line(scaled_shift, at, row_mask, ACCUMULATOR) * share * rstd
         value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
         result = result - shift[:, None] - (value - centre) * slope[:, None]
-    tl.store(to + place, convert(result, to.dtype.element_ty), mask=mask)
+    tl.store(grad_input + place, convert(result, grad_input.dtype.element_ty), mask=mask)
 
 
-ROWS, COLUMNS = Configuration((1, 2048), 4), Configuration((64, 32), 4)
+ROW_TILE, COLUMN_TILE = Configuration((1, 2048), 4), Configuration((64, 32), 4)
 DOUBLE = Configuration((1, 1024), 4), Configuration((64, 16), 4)
 NARROW = ("fp32", "fp16", "bf16")
 TILE = ("BLOCK_O", "BLOCK_R")
@@ -369,7 +369,7 @@ declare(
     "8 elements",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (ROW_TILE, COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 lines n",
     traffic="lines n itemsize, and 8 for each part of a line",
@@ -391,7 +391,7 @@ declare(
     why=WHY,
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (ROW_TILE, COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="3 lines n",
     traffic="2 lines n itemsize",
@@ -404,7 +404,7 @@ declare(
     why="16 warps: two sums for each of a lane's 16 elements of both tensors, 32 of which are in flight",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (Configuration((1, 2048), 4, all_registers=True), COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (Configuration((1, 2048), 4, all_registers=True), COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 lines n",
     traffic="2 lines n itemsize, and 2 itemsize for each part of a line",
@@ -426,10 +426,10 @@ declare(
     why="24 warps: 16 elements of both tensors in flight for each lane",
     operand="x",
     tile=TILE,
-    dtypes={NARROW: (ROWS, COLUMNS), ("fp64",): DOUBLE},
+    dtypes={NARROW: (ROW_TILE, COLUMN_TILE), ("fp64",): DOUBLE},
     smaller=True,
     operations="6 lines n",
     traffic="3 lines n itemsize",
     loads=("grad", "x"),
-    stores=("to",),
+    stores=("grad_input",),
 )

@@ -22,9 +22,9 @@ from .channel_norm import ChannelNorm, Family, Lines, laid_out, lines_of, zeros
 from .group_norm_kernels import group_gradients, normalise_groups
 from .operands import accumulator_dtype, as_row, prepare, sum_parts
 
-MOST, MOST_BACKWARD, MOST_DOUBLE = 16384, 8192, 4096
+MAX_ELEMENTS, MAX_BACKWARD, MAX_DOUBLE = 16384, 8192, 4096
 """Elements of a group: 16 for each lane of 32 warps, and of 16 where they are gradient and input, or 64 bits wide."""
-LEAST = 256
+MIN_ELEMENTS = 256
 """Smaller groups would leave lanes of a program without an element; the stages have several of them in a block."""
 INTERPRETED_GROUP = 1 << 14
 
@@ -65,7 +65,7 @@ def group_tile(
     if interpreted():
         return Configuration(tile) if elements <= INTERPRETED_GROUP else None
     double = x.dtype is float64
-    if not LEAST <= elements <= (MOST_DOUBLE if double else most):
+    if not MIN_ELEMENTS <= elements <= (MAX_DOUBLE if double else most):
         return None
     warps = min(max(next_power_of_2(elements // (256 if double else 512)), 4), 32)
     if not double and elements <= 2048 and x.strides[1] == 1:
@@ -134,8 +134,8 @@ def in_one_pass(call: StructuredCall, planes: tuple[Any, ...], tile: Configurati
     grid = (x.sizes[0] * call.args["group"], 1, 1)
     rows = (as_row(weight), as_row(bias))
 
-    def into(to: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
-        given = (data, rows[0](weights), rows[1](biases), to, means, rstds)
+    def into(out_data: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
+        given = (data, rows[0](weights), rows[1](biases), out_data, means, rstds)
         launch(grid, *[each.address for each in given if each is not None], *numbers, float(eps))
 
     return PlannedKernel(into)
@@ -148,10 +148,12 @@ def gradients_in_one_pass(
     samples.
     """
     grad, x, mean, rstd, weight = (call.args[k] for k in ("grad_out", "input", "mean", "rstd", "weight"))
-    to, to_weight, to_bias = call.extra["outputs"]
+    grad_input, grad_weight, grad_bias = call.extra["outputs"]
     n, c = x.sizes[:2]
     table = TensorSpec.contiguous((n, c), accumulator_dtype(x.dtype), call.device)
-    finish = [None if spec is None else sum_parts(call, table, spec, (0,)) for spec in (to_bias, to_weight)]
+    finish = [
+        None if spec is None else sum_parts(call, table, spec, (0,)) for spec in (grad_bias, grad_weight)
+    ]
     summed = any(add_up is not None for add_up in finish)
     parts = table if summed else None
     launch, numbers = prepared(
@@ -163,11 +165,11 @@ def gradients_in_one_pass(
             "mean": mean,
             "rstd": rstd,
             "weight": weight,
-            "to": to,
+            "grad_input": grad_input,
             "plain": parts,
             "scaled": parts,
         },
-        {"g": planes[0], "x": planes[1]} | ({} if to is None else {"o": planes[2]}),
+        {"g": planes[0], "x": planes[1]} | ({} if grad_input is None else {"o": planes[2]}),
         tile,
         {},
     )
@@ -198,7 +200,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     if x.numel:
         planes = (planes_of(x), planes_of(out))
-        tile = None if None in planes else group_tile(call, normalise_groups, x, group, MOST)
+        tile = None if None in planes else group_tile(call, normalise_groups, x, group, MAX_ELEMENTS)
         if tile is not None:
             choices.chosen(
                 "groups in registers, one pass", "groups of {} elements fit a block", x.numel // (n * group)
@@ -224,17 +226,17 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         normalise = norm.normalise(lines, Family(c, c // group, n * group), row, weight, bias, False)
     rows = [as_row(weight), as_row(bias)]
 
-    def into(to: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
+    def into(out_data: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
         data = gather(data)
         eps = float(eps)
         mean, rstd = (norm.room(row), norm.room(row)) if narrow is not None else (means, rstds)
         also = (means, rstds) if narrow is not None else (None, None)
         moments(data, mean, rstd, *also, None, None, 0.0, eps, math.inf)
         if normalise is not None:
-            target = to if scatter is None else norm.room(own)
+            target = out_data if scatter is None else norm.room(own)
             normalise((data, target, mean, rstd, rows[0](weights), rows[1](biases)), eps)
             if scatter is not None:
-                scatter(to, target)
+                scatter(out_data, target)
 
     return PlannedKernel(into)
 
@@ -243,13 +245,13 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
     """Compute the gradients of input, weight and bias from sums over each channel of each sample."""
     args, group = call.args, call.extra["group"]
     grad, x, mean, rstd, weight = (args[k] for k in ("grad_out", "input", "mean", "rstd", "weight"))
-    to, to_weight, to_bias = call.extra["outputs"]
+    grad_input, grad_weight, grad_bias = call.extra["outputs"]
     check_dtypes(call, [x, grad, mean, rstd, *(spec for spec in (weight,) if spec is not None)])
     if x.numel == 0:
         return zeros(call)
-    planes = (planes_of(grad), planes_of(x), None if to is None else planes_of(to))
-    if None not in planes[: 2 if to is None else 3]:
-        tile = group_tile(call, group_gradients, x, group, MOST_BACKWARD)
+    planes = (planes_of(grad), planes_of(x), None if grad_input is None else planes_of(grad_input))
+    if None not in planes[: 2 if grad_input is None else 3]:
+        tile = group_tile(call, group_gradients, x, group, MAX_BACKWARD)
         if tile is not None:
             choices.chosen(
                 "groups in registers, one pass", "the elements of a group fit a block of {}", tile.elements
@@ -267,11 +269,11 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
     by_line = norm.scratch(n * c)
     fold = norm.sums(parts, (1,), by_line) if parts.sizes[1] > 1 else None
     table = norm.scratch(n, c)
-    finish = [None if spec is None else norm.sums(table, (0,), spec) for spec in (to_bias, to_weight)]
+    finish = [None if spec is None else norm.sums(table, (0,), spec) for spec in (grad_bias, grad_weight)]
     shift = norm.scratch(n * group)
     groups = norm.over_groups(n * group, c // group, c, weight)
     gradients = norm.gradients(lines, family, (mean, rstd), weight, shift, False, True)
-    scatter = None if to is None or to.is_contiguous else copy_kernel(to, own)
+    scatter = None if grad_input is None or grad_input.is_contiguous else copy_kernel(grad_input, own)
     scale = group * n / x.numel
 
     def into(to_x: Any, to_w: Any, to_b: Any, g: Any, data: Any, m: Any, r: Any, weights: Any) -> None:

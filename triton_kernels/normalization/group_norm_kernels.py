@@ -73,7 +73,7 @@ def group_gradients(
     mean,
     rstd,
     weight,
-    to,
+    grad_input,
     plain,
     scaled,
     groups,
@@ -96,32 +96,32 @@ def group_gradients(
     """Compute the gradient of one group's input, and its channels' contributions to bias and weight: [samples,
     channels].
 
-    `to`, and `plain` with `scaled`, may be None.
+    `grad_input`, and `plain` with `scaled`, may be None.
     """
     group = tl.program_id(0).to(INDEX)
     c = tl.arange(0, BLOCK_O).to(INDEX)
     p = tl.arange(0, BLOCK_R).to(INDEX)
     mask = (c < each)[:, None] & (p < positions)[None, :]
     at = group_places(group, groups, each, g_sample, g_line, g_step, INDEX, c, p)
-    change = loaded(grad + at, mask, ACCUMULATOR)
+    grad_value = loaded(grad + at, mask, ACCUMULATOR)
     at = group_places(group, groups, each, x_sample, x_line, x_step, INDEX, c, p)
     scale = convert(tl.load(rstd + group), ACCUMULATOR)
     centre = convert(tl.load(mean + group), ACCUMULATOR)
     hat = tl.where(mask, (loaded(x + at, mask, ACCUMULATOR) - centre) * scale, 0)
-    sums, products = sum_across(change), sum_across(change * hat)
+    sums, products = sum_across(grad_value), sum_across(grad_value * hat)
     if plain is not None:
         tl.store(plain + group * each + c, sums, mask=c < each)
         tl.store(scaled + group * each + c, products, mask=c < each)
-    if to is not None:
+    if grad_input is not None:
         if weight is not None:
             factor = loaded(weight + (group % groups * each + c), c < each, ACCUMULATOR)
-            sums, products, change = sums * factor, products * factor, change * factor[:, None]
+            sums, products, grad_value = sums * factor, products * factor, grad_value * factor[:, None]
         count = tl.full((1,), 0, ACCUMULATOR) + (each * positions).to(ACCUMULATOR)
         shift = sum_of_all(divide(tl.zeros_like(count) + sum_of_all(sums), count))
         along = sum_of_all(divide(tl.zeros_like(count) + sum_of_all(products), count))
-        result = (change - shift - hat * along) * scale
+        result = (grad_value - shift - hat * along) * scale
         at = group_places(group, groups, each, o_sample, o_line, o_step, INDEX, c, p)
-        tl.store(to + at, convert(result, to.dtype.element_ty), mask=mask)
+        tl.store(grad_input + at, convert(result, grad_input.dtype.element_ty), mask=mask)
 
 
 TILE = ("BLOCK_O", "BLOCK_R")
@@ -173,5 +173,5 @@ declare(
     operations="12 for each element",
     traffic="3 itemsize for each element, and 8 for each channel of a sample",
     loads=("grad", "x"),
-    stores=("to",),
+    stores=("grad_input",),
 )

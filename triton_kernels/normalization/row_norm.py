@@ -168,15 +168,17 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         )
         grid = (rows.parts(chunk), 1, 1)
 
-        def into(to: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
-            given = (operand.data(data), weight_data(weights), bias_data(biases), to, means, rstds)
+        def into(
+            out_data: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any
+        ) -> None:
+            given = (operand.data(data), weight_data(weights), bias_data(biases), out_data, means, rstds)
             addresses = [each.address for each in given if each is not None]
             launch(grid, *addresses, *numbers, default if eps is None else float(eps))
 
         if centred:
             return PlannedKernel(into)
         return PlannedKernel(
-            lambda to, rstds, data, weights, eps: into(to, None, rstds, data, weights, None, eps)
+            lambda out_data, rstds, data, weights, eps: into(out_data, None, rstds, data, weights, None, eps)
         )
 
     return factory

@@ -87,20 +87,20 @@ def backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
     def factory(call: StructuredCall) -> PlannedKernel:
         args, lead = call.args, call.extra["lead"]
         grad, x, mean, rstd, weight = (args.get(k) for k in ("grad_out", "input", "mean", "rstd", "weight"))
-        to, *rest = call.extra["outputs"]
+        grad_input, *rest = call.extra["outputs"]
         outs = (rest[0], rest[1] if centred else None)
         check_dtypes(call, [x, grad, rstd, *(spec for spec in (weight, mean) if spec is not None)])
         rows, n = math.prod(x.sizes[:lead]), math.prod(x.sizes[lead:])
-        wanted = any(out is not None for out in outs)
+        needs_params = any(out is not None for out in outs)
         if n == 0:
             return PlannedKernel(launch_nothing)
-        plan = Backward(call, (grad, x, mean, rstd, weight), to, rows, n, lead, centred)
+        plan = Backward(call, (grad, x, mean, rstd, weight), grad_input, rows, n, lead, centred)
         fused = plan.is_fused
         steps: list[Callable[..., None]] = []
-        if to is not None and rows and not (wanted and fused):
-            steps.append(plan.of_rows(to, (None, None)))
-        if wanted:
-            steps.append(plan.of_rows(to, outs) if fused else plan.of_columns(outs))
+        if grad_input is not None and rows and not (needs_params and fused):
+            steps.append(plan.of_rows(grad_input, (None, None)))
+        if needs_params:
+            steps.append(plan.of_rows(grad_input, outs) if fused else plan.of_columns(outs))
 
         def into(*data: Any) -> None:
             if centred:
@@ -182,7 +182,7 @@ class Backward:
     def _chosen(self, kernel: LazyKernel, default: Configuration) -> RowTile:
         return chosen_tile(self.call, kernel, str(self.specs[1].dtype.triton_name), self.rows, default)
 
-    def of_rows(self, to: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
+    def of_rows(self, grad_input: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
         """Whole rows, or rows in blocks if no sums are wanted."""
         rows, double = self.rows, self.double
         meant = row_tile(rows, double, self.longest, 2048 if double else 4096)
@@ -192,17 +192,17 @@ class Backward:
             meant = Configuration(
                 (max(1, min(meant.tile[0], 1024 // meant.tile[1])), meant.tile[1]), meant.warps
             )
-        wanted = any(out is not None for out in outs)
+        needs_params = any(out is not None for out in outs)
         tile = self._chosen(normalise_rows_backward, meant)
         chunk = tile.rows
-        if wanted:
+        if needs_params:
             programs = resident_programs(self.call, max(16 // tile.warps, 1))
             chunk = cdiv(cdiv(max(rows.rows, 1), programs), tile.rows) * tile.rows
         parts = rows.parts(chunk)
         sums = WeightSums(self.call, outs, parts, rows.n, self.dtype)
         launch, numbers = self._prepare(
             normalise_rows_backward,
-            {"to": to, "to_weight": sums.specs[0], "to_bias": sums.specs[1]},
+            {"grad_input": grad_input, "grad_weight": sums.specs[0], "grad_bias": sums.specs[1]},
             tile,
             chunk,
             {"WHOLE": tile.whole},
@@ -210,7 +210,7 @@ class Backward:
         grid = (parts, 1, 1)
 
         def step(results: tuple[Any, ...], given: tuple[Any, ...]) -> None:
-            own = (results[1], results[2]) if wanted else (None, None)
+            own = (results[1], results[2]) if needs_params else (None, None)
             targets = sums.targets(own)
             launch(grid, *[d.address for d in (*given, results[0], *targets) if d is not None], *numbers)
             sums.finish(own, targets)
@@ -234,7 +234,7 @@ class Backward:
         parts = rows.parts(chunk)
         sums = WeightSums(self.call, outs, parts, rows.n, self.dtype)
         launch, numbers = self._prepare(
-            weight_gradients, {"to_weight": sums.specs[0], "to_bias": sums.specs[1]}, tile, chunk, {}
+            weight_gradients, {"grad_weight": sums.specs[0], "grad_bias": sums.specs[1]}, tile, chunk, {}
         )
         grid = (columns, parts, 1)
 

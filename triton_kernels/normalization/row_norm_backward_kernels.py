@@ -11,19 +11,19 @@ from .vectors import edge_columns, first_vector, sum_of_all
 
 
 @triton.jit
-def sums_down(tile, to):
-    """Sum a tile's columns, in the dtype that `to` points at."""
-    return convert(tl.reduce(tile, 0, sum_of), to.dtype.element_ty)
+def sums_down(tile, out):
+    """Sum a tile's columns, in the dtype that `out` points at."""
+    return convert(tl.reduce(tile, 0, sum_of), out.dtype.element_ty)
 
 
 @triton.jit
-def kept_statistic(at, o, wanted, ACCUMULATOR: tl.constexpr):
-    return loaded(at + o, wanted, ACCUMULATOR)[:, None]
+def kept_statistic(at, o, row_mask, ACCUMULATOR: tl.constexpr):
+    return loaded(at + o, row_mask, ACCUMULATOR)[:, None]
 
 
 @triton.jit
 def standardised(at, mask, centre, scale, CENTRED: tl.constexpr, ACCUMULATOR: tl.constexpr):
-    """Inputs less their mean, over their deviation; 0 where there are none."""
+    """Standardize inputs: subtract the mean and divide by the deviation; 0 outside the mask."""
     value = loaded(at, mask, ACCUMULATOR)
     if CENTRED:
         value = value - centre
@@ -37,9 +37,9 @@ def normalise_rows_backward(
     mean,
     rstd,
     weight,
-    to,
-    to_weight,
-    to_bias,
+    grad_input,
+    grad_weight,
+    grad_bias,
     rows,
     n,
     g_row,
@@ -74,109 +74,113 @@ def normalise_rows_backward(
     if WHOLE:
         if weight is not None:
             factor = of_columns(weight, skip, r, inside, EDGES, ACCUMULATOR)
-        if to_weight is not None:
+        if grad_weight is not None:
             of_weight = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             edge_of_weight = tl.full((2 * max(VECTOR, 1),), 0, ACCUMULATOR)
-        if to_bias is not None:
+        if grad_bias is not None:
             of_bias = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             edge_of_bias = tl.full((2 * max(VECTOR, 1),), 0, ACCUMULATOR)
     for base_row in range(first, last, BLOCK_O):
         index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
-        wanted = index < last
+        row_mask = index < last
         o = row + index * PERIOD
-        scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
+        scale = kept_statistic(rstd, o, row_mask, ACCUMULATOR)
         centre = scale
         if CENTRED:
-            centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
+            centre = kept_statistic(mean, o, row_mask, ACCUMULATOR)
         from_grad = grad + first_vector(o * g_row, VECTOR)[:, None]
         from_x = x + first_vector(o * x_row, VECTOR)[:, None]
-        if to is not None:
-            into = to + first_vector(o * n, VECTOR)[:, None]
+        if grad_input is not None:
+            into = grad_input + first_vector(o * n, VECTOR)[:, None]
         if EDGES:
             own = row + base_row * PERIOD
             own_scale = convert(tl.load(rstd + own), ACCUMULATOR)
             own_centre = own_scale
             if CENTRED:
                 own_centre = convert(tl.load(mean + own), ACCUMULATOR)
-            edge_change = loaded(grad + own * g_row + column, in_edge, ACCUMULATOR)
+            edge_grad = loaded(grad + own * g_row + column, in_edge, ACCUMULATOR)
             edge = x + own * x_row + column
             edge = standardised(edge, in_edge, own_centre, own_scale, CENTRED, ACCUMULATOR)
-            if to_weight is not None:
-                edge_of_weight += edge_change * edge
-            if to_bias is not None:
-                edge_of_bias += edge_change
+            if grad_weight is not None:
+                edge_of_weight += edge_grad * edge
+            if grad_bias is not None:
+                edge_of_bias += edge_grad
             if weight is not None:
-                edge_change = edge_change * edge_factor
+                edge_grad = edge_grad * edge_factor
         if WHOLE:
-            mask = wanted[:, None] & inside[None, :]
-            change = loaded(from_grad + r[None, :], mask, ACCUMULATOR)
+            mask = row_mask[:, None] & inside[None, :]
+            grad_value = loaded(from_grad + r[None, :], mask, ACCUMULATOR)
             hat = standardised(from_x + r[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
-            if to_weight is not None:
-                of_weight += change * hat
-            if to_bias is not None:
-                of_bias += change
+            if grad_weight is not None:
+                of_weight += grad_value * hat
+            if grad_bias is not None:
+                of_bias += grad_value
             if weight is not None:
-                change = change * factor
-            along = sum_across(change * hat)
+                grad_value = grad_value * factor
+            along = sum_across(grad_value * hat)
             if CENTRED:
-                shift = sum_across(change)
+                shift = sum_across(grad_value)
         else:
             alongs = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             changes = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             for base in range(0, n, BLOCK_R):
                 at = base + r
                 inside = columns_inside(r, base, n, skip, VECTOR)
-                mask = wanted[:, None] & inside[None, :]
-                change = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
-                change = scaled_and_shifted(change, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR)
+                mask = row_mask[:, None] & inside[None, :]
+                grad_value = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
+                grad_value = scaled_and_shifted(
+                    grad_value, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR
+                )
                 hat = standardised(from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
-                alongs += change * hat
+                alongs += grad_value * hat
                 if CENTRED:
-                    changes += change
+                    changes += grad_value
             along, shift = sum_across(alongs), sum_across(changes)
-        if to is not None:
+        if grad_input is not None:
             if EDGES:
-                along += sum_of_all(edge_change * edge)
+                along += sum_of_all(edge_grad * edge)
             along = divide(along, count)[:, None]
             if CENTRED:
                 if EDGES:
-                    shift += sum_of_all(edge_change)
+                    shift += sum_of_all(edge_grad)
                 shift = divide(shift, count)[:, None]
             if WHOLE:
-                result = change - hat * along
+                result = grad_value - hat * along
                 if CENTRED:
                     result = result - shift
-                tl.store(into + r[None, :], convert(result * scale, to.dtype.element_ty), mask=mask)
+                tl.store(into + r[None, :], convert(result * scale, grad_input.dtype.element_ty), mask=mask)
             else:
                 for base in range(0, n, BLOCK_R):
                     at = base + r
                     inside = columns_inside(r, base, n, skip, VECTOR)
-                    mask = wanted[:, None] & inside[None, :]
-                    change = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
-                    change = scaled_and_shifted(
-                        change, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR
+                    mask = row_mask[:, None] & inside[None, :]
+                    grad_value = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
+                    grad_value = scaled_and_shifted(
+                        grad_value, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR
                     )
                     hat = standardised(from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
-                    result = change - hat * along
+                    result = grad_value - hat * along
                     if CENTRED:
                         result = result - shift
-                    tl.store(into + at[None, :], convert(result * scale, to.dtype.element_ty), mask=mask)
+                    tl.store(
+                        into + at[None, :], convert(result * scale, grad_input.dtype.element_ty), mask=mask
+                    )
             if EDGES:
-                result = edge_change - edge * sum_of_all(sum_across(along))
+                result = edge_grad - edge * sum_of_all(sum_across(along))
                 if CENTRED:
                     result = result - sum_of_all(sum_across(shift))
-                result = convert(result * own_scale, to.dtype.element_ty)
-                tl.store(to + own * n + column, result, mask=in_edge)
+                result = convert(result * own_scale, grad_input.dtype.element_ty)
+                tl.store(grad_input + own * n + column, result, mask=in_edge)
     if WHOLE:
         part = tl.program_id(0).to(INDEX) * n
-        if to_weight is not None:
-            tl.store(to_weight + part + skip + r, sums_down(of_weight, to_weight), mask=inside)
+        if grad_weight is not None:
+            tl.store(grad_weight + part + skip + r, sums_down(of_weight, grad_weight), mask=inside)
             if EDGES:
-                tl.store(to_weight + part + column, edge_of_weight, mask=in_edge)
-        if to_bias is not None:
-            tl.store(to_bias + part + skip + r, sums_down(of_bias, to_bias), mask=inside)
+                tl.store(grad_weight + part + column, edge_of_weight, mask=in_edge)
+        if grad_bias is not None:
+            tl.store(grad_bias + part + skip + r, sums_down(of_bias, grad_bias), mask=inside)
             if EDGES:
-                tl.store(to_bias + part + column, edge_of_bias, mask=in_edge)
+                tl.store(grad_bias + part + column, edge_of_bias, mask=in_edge)
 
 
 @triton.jit
@@ -185,8 +189,8 @@ def weight_gradients(
     x,
     mean,
     rstd,
-    to_weight,
-    to_bias,
+    grad_weight,
+    grad_bias,
     rows,
     n,
     g_row,
@@ -202,7 +206,7 @@ def weight_gradients(
     BLOCK_R: tl.constexpr,
     LEADS: tl.constexpr,
 ):
-    """Sums down some columns of `chunk` rows, which are summed after; either result may be None.
+    """Sum columns over `chunk` rows, to be summed again later; either result may be None.
 
     The first programs of a part also have the columns outside of whole vectors.
     """
@@ -217,47 +221,47 @@ def weight_gradients(
     of_bias = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
     for base_row in range(first, last, BLOCK_O):
         index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
-        wanted = index < last
+        row_mask = index < last
         o = row + index * PERIOD
-        mask = wanted[:, None] & inside[None, :]
+        mask = row_mask[:, None] & inside[None, :]
         at = grad + first_vector(o * g_row, VECTOR)[:, None]
-        change = loaded(at + (base + lane)[None, :], mask, ACCUMULATOR)
-        if to_bias is not None:
-            of_bias += change
-        if to_weight is not None:
-            scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
+        grad_value = loaded(at + (base + lane)[None, :], mask, ACCUMULATOR)
+        if grad_bias is not None:
+            of_bias += grad_value
+        if grad_weight is not None:
+            scale = kept_statistic(rstd, o, row_mask, ACCUMULATOR)
             centre = scale
             if CENTRED:
-                centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
+                centre = kept_statistic(mean, o, row_mask, ACCUMULATOR)
             at = x + first_vector(o * x_row, VECTOR)[:, None]
             at += (base + lane)[None, :]
-            of_weight += change * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
-    if to_weight is not None:
-        tl.store(to_weight + part + skip + base + lane, sums_down(of_weight, to_weight), mask=inside)
-    if to_bias is not None:
-        tl.store(to_bias + part + skip + base + lane, sums_down(of_bias, to_bias), mask=inside)
+            of_weight += grad_value * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
+    if grad_weight is not None:
+        tl.store(grad_weight + part + skip + base + lane, sums_down(of_weight, grad_weight), mask=inside)
+    if grad_bias is not None:
+        tl.store(grad_bias + part + skip + base + lane, sums_down(of_bias, grad_bias), mask=inside)
     if EDGES and base == 0:
         column, in_edge = edge_columns(row * x_row, n, VECTOR, INDEX)
         edge_of_weight = tl.full((BLOCK_O, 2 * VECTOR), 0, ACCUMULATOR)
         edge_of_bias = tl.full((BLOCK_O, 2 * VECTOR), 0, ACCUMULATOR)
         for base_row in range(first, last, BLOCK_O):
             index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
-            wanted = index < last
+            row_mask = index < last
             o = row + index * PERIOD
-            mask = wanted[:, None] & in_edge[None, :]
-            change = loaded(grad + ((o * g_row)[:, None] + column[None, :]), mask, ACCUMULATOR)
-            edge_of_bias += change
-            if to_weight is not None:
-                scale = kept_statistic(rstd, o, wanted, ACCUMULATOR)
+            mask = row_mask[:, None] & in_edge[None, :]
+            grad_value = loaded(grad + ((o * g_row)[:, None] + column[None, :]), mask, ACCUMULATOR)
+            edge_of_bias += grad_value
+            if grad_weight is not None:
+                scale = kept_statistic(rstd, o, row_mask, ACCUMULATOR)
                 centre = scale
                 if CENTRED:
-                    centre = kept_statistic(mean, o, wanted, ACCUMULATOR)
+                    centre = kept_statistic(mean, o, row_mask, ACCUMULATOR)
                 at = x + ((o * x_row)[:, None] + column[None, :])
-                edge_of_weight += change * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
-        if to_weight is not None:
-            tl.store(to_weight + part + column, sums_down(edge_of_weight, to_weight), mask=in_edge)
-        if to_bias is not None:
-            tl.store(to_bias + part + column, sums_down(edge_of_bias, to_bias), mask=in_edge)
+                edge_of_weight += grad_value * standardised(at, mask, centre, scale, CENTRED, ACCUMULATOR)
+        if grad_weight is not None:
+            tl.store(grad_weight + part + column, sums_down(edge_of_weight, grad_weight), mask=in_edge)
+        if grad_bias is not None:
+            tl.store(grad_bias + part + column, sums_down(edge_of_bias, grad_bias), mask=in_edge)
 
 
 @triton.jit
@@ -324,7 +328,7 @@ declare(
     operations="12 rows n",
     traffic="3 rows n itemsize, and 8 n for each program of whole rows; of rows longer than a tile 5",
     loads=("grad", "x", "weight"),
-    stores=("to",),
+    stores=("grad_input",),
 )
 
 # On sm_80 the addresses of both tensors take eight registers more.

@@ -17,7 +17,7 @@ from .vectors import edge_columns, first_vector, sum_of_all
 
 @triton.jit
 def not_negative(a):
-    """`a`, or 0 where it is negative; NaN stays."""
+    """Replace negative elements by 0 and keep NaN."""
     return tl.where(a < 0, tl.zeros_like(a), a)
 
 
@@ -116,11 +116,11 @@ def normalise_rows(
     for trip in range(trips):
         base_row = first + trip * BLOCK_O
         index = base_row + tl.arange(0, BLOCK_O).to(INDEX)
-        wanted = index < last
+        row_mask = index < last
         o = row + index * PERIOD
         start = x + first_vector(o * x_row, VECTOR)[:, None]
-        to = out + first_vector(o * n, VECTOR)[:, None]
-        mask = wanted[:, None] & whole_inside[None, :]
+        out_ptrs = out + first_vector(o * n, VECTOR)[:, None]
+        mask = row_mask[:, None] & whole_inside[None, :]
         value = loaded(start + r[None, :], mask, ACCUMULATOR)
         if EDGES:
             own = row + base_row * PERIOD
@@ -144,7 +144,7 @@ def normalise_rows(
             sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             squares = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             for base in range(0, n, BLOCK_R):
-                mask = wanted[:, None] & columns_inside(r, base, n, skip, VECTOR)[None, :]
+                mask = row_mask[:, None] & columns_inside(r, base, n, skip, VECTOR)[None, :]
                 value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR)
                 if CENTRED:
                     value = tl.where(mask, value - pivot[:, None], 0)
@@ -167,8 +167,8 @@ def normalise_rows(
                     edge -= sum_of_all(shift)
         factor = rsqrt(spread + eps.to(ACCUMULATOR))
         if CENTRED:
-            tl.store(mean + o, convert(centre, mean.dtype.element_ty), mask=wanted)
-        tl.store(rstd + o, convert(factor, rstd.dtype.element_ty), mask=wanted)
+            tl.store(mean + o, convert(centre, mean.dtype.element_ty), mask=row_mask)
+        tl.store(rstd + o, convert(factor, rstd.dtype.element_ty), mask=row_mask)
         factor = factor[:, None]
         if WHOLE:
             result = value * factor
@@ -179,18 +179,18 @@ def normalise_rows(
                     result = result + convert(biases, ACCUMULATOR)
             else:
                 result = scaled_and_shifted(result, weight, bias, 0, r, whole_inside, False, ACCUMULATOR)
-            tl.store(to + r[None, :], convert(result, out.dtype.element_ty), mask=mask)
+            tl.store(out_ptrs + r[None, :], convert(result, out.dtype.element_ty), mask=mask)
         else:
             for base in range(0, n, BLOCK_R):
                 inside = columns_inside(r, base, n, skip, VECTOR)
-                mask = wanted[:, None] & inside[None, :]
+                mask = row_mask[:, None] & inside[None, :]
                 value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR)
                 if CENTRED:
                     value = value - centre[:, None]
                 result = scaled_and_shifted(
                     value * factor, weight, bias, skip + base, r, inside, EDGES, ACCUMULATOR
                 )
-                tl.store(to + (base + r)[None, :], convert(result, out.dtype.element_ty), mask=mask)
+                tl.store(out_ptrs + (base + r)[None, :], convert(result, out.dtype.element_ty), mask=mask)
         if EDGES:
             edge = edge * sum_of_all(sum_across(factor))
             if weight is not None:

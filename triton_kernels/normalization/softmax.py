@@ -36,7 +36,7 @@ def longest_row(specs: Sequence[TensorSpec], itemsize: int, is_vectors: bool) ->
 
 
 def row_tile(
-    n_out: int, n: int, itemsize: int, row_is_inner: bool, longest_bytes: int = LONGEST_BYTES
+    num_rows: int, n: int, itemsize: int, row_is_inner: bool, longest_bytes: int = LONGEST_BYTES
 ) -> Configuration:
     """Return a block of whole rows if they are short enough, of several rows if they are very short.
 
@@ -45,7 +45,7 @@ def row_tile(
     if n * itemsize > longest_bytes:
         longest_bytes = LONGEST_BYTES
     longest = INTERPRETED_TILE if interpreted() else longest_bytes // itemsize
-    most_out = next_power_of_2(n_out)
+    most_out = next_power_of_2(num_rows)
     if interpreted() or row_is_inner:
         reduced = min(next_power_of_2(n), longest)
         outputs = min(most_out, max(1, (longest if interpreted() else 2048) // reduced))
@@ -86,10 +86,8 @@ def _tell(sides: Sides, body: int, cut: Cut, outputs: int, reduced: int) -> None
         chosen("aligned rows with edges", "rows start at addresses that no vector of {} divides", cut.vector)
 
 
-def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> Any:
-    """Return a kernel factory over the tensors `names` and the output, whose strides `kernel` calls by
-    `letters`.
-    """
+def along_rows(names: tuple[str, ...], params: tuple[str, ...], kernel: Any, log: bool) -> Any:
+    """Return a kernel factory over the tensors `names` and the output, which are `params` of `kernel`."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         specs: list[TensorSpec] = [call.args[name] for name in names]
@@ -110,16 +108,16 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             return through_contiguous_operands(call, factory, names)
         type_ = compute_type(specs[-1].dtype)
         itemsize = type_.primitive_bitwidth // 8
-        inner, n_out = sides.reduced_is_inner, sides.n_out
+        inner, num_rows = sides.reduced_is_inner, sides.num_rows
         cut = cut_of(sides, [*specs, out])
         body = cut.body(sides.n)
         longest = longest_row(specs, itemsize, inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0))
-        default = row_tile(1 if cut.edges else n_out, body, itemsize, inner, longest)
+        default = row_tile(1 if cut.edges else num_rows, body, itemsize, inner, longest)
         tiling = default
         if not interpreted():
             step = 1 if inner else step_of(sides)
             dtype = str(specs[-1].dtype.triton_name)
-            tiling = configuration(kernel, call.device, dtype, (n_out, sides.n, step), default)
+            tiling = configuration(kernel, call.device, dtype, (num_rows, sides.n, step), default)
         is_narrow = not inner and tiling.tile[0] < default.tile[0]
         if (cut.edges and tiling.tile[0] > 1) or is_narrow or not is_alike(tiling, default, body):
             tiling = default
@@ -143,20 +141,20 @@ def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> 
             pointers,
             constexprs,
             Tile(outputs, reduced, 1, sides.n, tiling.warps),
-            kept_names=[f"{letter}k" for letter in letters],
-            reduced_names=[f"{letter}r" for letter in letters],
+            kept_names=[f"{param}_kept_stride" for param in params],
+            reduced_names=[f"{param}_reduced_stride" for param in params],
         )
         if len(specs) == 1:
-            return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+            return PlannedKernel(lambda out_data, x, *_: launch(grid, x.address, out_data.address, *numbers))
         return PlannedKernel(
-            lambda to, grad, x, *_: launch(grid, grad.address, x.address, to.address, *numbers)
+            lambda out_data, grad, x, *_: launch(grid, grad.address, x.address, out_data.address, *numbers)
         )
 
     return factory
 
 
-FORWARD = (("self",), "xo", softmax)
-BACKWARD = (("grad_output", "output"), "gxo", softmax_backward)
+FORWARD = (("self",), ("x", "out"), softmax)
+BACKWARD = (("grad_output", "output"), ("grad", "x", "out"), softmax_backward)
 
 FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "softmax_stub": along_rows(*FORWARD, log=False),

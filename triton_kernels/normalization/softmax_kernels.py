@@ -31,33 +31,33 @@ def quotient(value, divisor, reciprocal):
 
 
 @triton.jit
-def normalised(value, top, total, scale, LOG: tl.constexpr):
+def normalised(value, row_max, total, scale, LOG: tl.constexpr):
     """Return an element's probability, or its logarithm, from the row's maximum, its sum and `scale_of` the sum."""
     if LOG:
-        return (value - top) - scale
+        return (value - row_max) - scale
     else:
-        return quotient(exp(value - top), total, scale)
+        return quotient(exp(value - row_max), total, scale)
 
 
 @triton.jit
 def softmax(
     x,
     out,
-    n_out,
+    num_rows,
     n,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    xr0,
-    or0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    x_reduced_stride0,
+    out_reduced_stride0,
     LOG: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     KEPT: tl.constexpr,
@@ -70,58 +70,84 @@ def softmax(
 ):
     """Rows cut as in `vectors.py`: with VECTOR both strides along a row are 1, with EDGES a program has one row."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < n_out
-    start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
-    to_start = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    row_mask = o < num_rows
+    start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )
+    out_start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     begin = first_vector(start, VECTOR)
-    room = room_after(begin, start, n, wanted, VECTOR)
-    rows, to = x + begin[:, None], out + first_vector(to_start, VECTOR)[:, None]
+    room = room_after(begin, start, n, row_mask, VECTOR)
+    rows, out_ptrs = x + begin[:, None], out + first_vector(out_start, VECTOR)[:, None]
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     if EDGES:
         first = sum_of_all(start)
         column, at_edge = edge_columns(first, n, VECTOR, INDEX)
         edge = convert(tl.load(x + first + column, mask=at_edge, other=float("-inf")), ACCUMULATOR)
     if WHOLE:
-        mask = inside(lane, 0, room, wanted, VECTOR)
-        value = tl.load(rows + lane * xr0, mask=mask, other=float("-inf"))
+        mask = inside(lane, 0, room, row_mask, VECTOR)
+        value = tl.load(rows + lane * x_reduced_stride0, mask=mask, other=float("-inf"))
         value = convert(value, ACCUMULATOR)
-        top = largest_across(value)
+        row_max = largest_across(value)
         if EDGES:
-            top = largest(top, largest_of(edge))
-        top = top[:, None]
-        total = sum_across(tl.where(mask, exp(value - top), 0.0))
+            row_max = largest(row_max, largest_of(edge))
+        row_max = row_max[:, None]
+        total = sum_across(tl.where(mask, exp(value - row_max), 0.0))
         if EDGES:
-            total += sum_of_all(tl.where(at_edge, exp(edge - sum_of_all(sum_across(top))), 0.0))
+            total += sum_of_all(tl.where(at_edge, exp(edge - sum_of_all(sum_across(row_max))), 0.0))
         total = total[:, None]
-        result = normalised(value, top, total, scale_of(total, LOG), LOG)
-        tl.store(to + lane * or0, convert(result, out.dtype.element_ty), mask=mask)
+        result = normalised(value, row_max, total, scale_of(total, LOG), LOG)
+        tl.store(out_ptrs + lane * out_reduced_stride0, convert(result, out.dtype.element_ty), mask=mask)
     else:
         highest = tl.full((BLOCK_O, BLOCK_R), float("-inf"), ACCUMULATOR)
         sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
         one = tl.full((1, 1), 1, ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
-            mask = inside(lane, base, room, wanted, VECTOR)
-            value = tl.load(rows + (base + lane) * xr0, mask=mask, other=float("-inf"))
+            mask = inside(lane, base, room, row_mask, VECTOR)
+            value = tl.load(rows + (base + lane) * x_reduced_stride0, mask=mask, other=float("-inf"))
             highest, sums = shifted_sums(highest, sums, convert(value, ACCUMULATOR), one)
-        top, total = shifted_sums_across((highest, sums))
+        row_max, total = shifted_sums_across((highest, sums))
         if EDGES:
-            edge_top = tl.zeros_like(top) + largest_of(edge)
-            edge_total = tl.where(at_edge, exp(edge - sum_of_all(finite(edge_top))), 0.0)
-            top, total = shifted_sums(top, total, edge_top, tl.zeros_like(top) + sum_of_all(edge_total))
+            edge_max = tl.zeros_like(row_max) + largest_of(edge)
+            edge_total = tl.where(at_edge, exp(edge - sum_of_all(finite(edge_max))), 0.0)
+            row_max, total = shifted_sums(
+                row_max, total, edge_max, tl.zeros_like(row_max) + sum_of_all(edge_total)
+            )
         # Differences to an infinite maximum are NaN.
-        top = top[:, None]
-        total = tl.where(finite(top) == top, total[:, None], float("nan")).to(ACCUMULATOR)
+        row_max = row_max[:, None]
+        total = tl.where(finite(row_max) == row_max, total[:, None], float("nan")).to(ACCUMULATOR)
         scale = scale_of(total, LOG)
         for base in range(0, n, BLOCK_R):
-            mask = inside(lane, base, room, wanted, VECTOR)
-            value = tl.load(rows + (base + lane) * xr0, mask=mask, other=float("-inf"))
-            result = normalised(convert(value, ACCUMULATOR), top, total, scale, LOG)
-            tl.store(to + (base + lane) * or0, convert(result, out.dtype.element_ty), mask=mask)
+            mask = inside(lane, base, room, row_mask, VECTOR)
+            value = tl.load(rows + (base + lane) * x_reduced_stride0, mask=mask, other=float("-inf"))
+            result = normalised(convert(value, ACCUMULATOR), row_max, total, scale, LOG)
+            tl.store(
+                out_ptrs + (base + lane) * out_reduced_stride0,
+                convert(result, out.dtype.element_ty),
+                mask=mask,
+            )
     if EDGES:
         ends = tl.zeros_like(edge)
-        top, total = ends + sum_of_all(sum_across(top)), ends + sum_of_all(sum_across(total))
-        result = convert(normalised(edge, top, total, scale_of(total, LOG), LOG), out.dtype.element_ty)
-        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
+        row_max, total = ends + sum_of_all(sum_across(row_max)), ends + sum_of_all(sum_across(total))
+        result = convert(normalised(edge, row_max, total, scale_of(total, LOG), LOG), out.dtype.element_ty)
+        tl.store(out + sum_of_all(out_start) + column, result, mask=at_edge)
 
 
 @triton.jit
@@ -152,26 +178,26 @@ def softmax_backward(
     grad,
     x,
     out,
-    n_out,
+    num_rows,
     n,
-    k0,
-    k1,
-    k2,
-    gk0,
-    gk1,
-    gk2,
-    gk3,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    gr0,
-    xr0,
-    or0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    grad_kept_stride0,
+    grad_kept_stride1,
+    grad_kept_stride2,
+    grad_kept_stride3,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    grad_reduced_stride0,
+    x_reduced_stride0,
+    out_reduced_stride0,
     LOG: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     KEPT: tl.constexpr,
@@ -184,50 +210,84 @@ def softmax_backward(
 ):
     """`x` is the output of the forward program; rows as there."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    wanted = o < n_out
-    grad_start = offset_of(o, k0, k1, k2, gk0, gk1, gk2, gk3, KEPT)
-    start = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
-    to_start = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    row_mask = o < num_rows
+    grad_start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        grad_kept_stride0,
+        grad_kept_stride1,
+        grad_kept_stride2,
+        grad_kept_stride3,
+        KEPT,
+    )
+    start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )
+    out_start = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     begin = first_vector(start, VECTOR)
-    room = room_after(begin, start, n, wanted, VECTOR)
+    room = room_after(begin, start, n, row_mask, VECTOR)
     grads, rows = grad + first_vector(grad_start, VECTOR)[:, None], x + begin[:, None]
-    to = out + first_vector(to_start, VECTOR)[:, None]
+    out_ptrs = out + first_vector(out_start, VECTOR)[:, None]
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     if EDGES:
         first = sum_of_all(start)
         column, at_edge = edge_columns(first, n, VECTOR, INDEX)
-        edge_change = loaded(grad + sum_of_all(grad_start) + column, at_edge, ACCUMULATOR)
+        edge_grad = loaded(grad + sum_of_all(grad_start) + column, at_edge, ACCUMULATOR)
         edge = loaded(x + first + column, at_edge, ACCUMULATOR)
     if WHOLE:
-        mask = inside(lane, 0, room, wanted, VECTOR)
-        change = loaded(grads + lane * gr0, mask, ACCUMULATOR)
-        value = loaded(rows + lane * xr0, mask, ACCUMULATOR)
-        total = sum_across(summand(change, value, LOG))
+        mask = inside(lane, 0, room, row_mask, VECTOR)
+        grad_value = loaded(grads + lane * grad_reduced_stride0, mask, ACCUMULATOR)
+        value = loaded(rows + lane * x_reduced_stride0, mask, ACCUMULATOR)
+        total = sum_across(summand(grad_value, value, LOG))
     else:
         sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
-            mask = inside(lane, base, room, wanted, VECTOR)
-            change = loaded(grads + (base + lane) * gr0, mask, ACCUMULATOR)
-            value = loaded(rows + (base + lane) * xr0, mask, ACCUMULATOR)
-            sums += summand(change, value, LOG)
+            mask = inside(lane, base, room, row_mask, VECTOR)
+            grad_value = loaded(grads + (base + lane) * grad_reduced_stride0, mask, ACCUMULATOR)
+            value = loaded(rows + (base + lane) * x_reduced_stride0, mask, ACCUMULATOR)
+            sums += summand(grad_value, value, LOG)
         total = sum_across(sums)
     if EDGES:
-        total += sum_of_all(summand(edge_change, edge, LOG))
+        total += sum_of_all(summand(edge_grad, edge, LOG))
     total = total[:, None]
     if WHOLE:
-        result = gradient(change, value, total, LOG)
-        tl.store(to + lane * or0, convert(result, out.dtype.element_ty), mask=mask)
+        result = gradient(grad_value, value, total, LOG)
+        tl.store(out_ptrs + lane * out_reduced_stride0, convert(result, out.dtype.element_ty), mask=mask)
     else:
         for base in range(0, n, BLOCK_R):
-            mask = inside(lane, base, room, wanted, VECTOR)
-            change = loaded(grads + (base + lane) * gr0, mask, ACCUMULATOR)
-            value = loaded(rows + (base + lane) * xr0, mask, ACCUMULATOR)
-            result = gradient(change, value, total, LOG)
-            tl.store(to + (base + lane) * or0, convert(result, out.dtype.element_ty), mask=mask)
+            mask = inside(lane, base, room, row_mask, VECTOR)
+            grad_value = loaded(grads + (base + lane) * grad_reduced_stride0, mask, ACCUMULATOR)
+            value = loaded(rows + (base + lane) * x_reduced_stride0, mask, ACCUMULATOR)
+            result = gradient(grad_value, value, total, LOG)
+            tl.store(
+                out_ptrs + (base + lane) * out_reduced_stride0,
+                convert(result, out.dtype.element_ty),
+                mask=mask,
+            )
     if EDGES:
         total = sum_of_all(sum_across(total))
-        result = convert(gradient(edge_change, edge, total, LOG), out.dtype.element_ty)
-        tl.store(out + sum_of_all(to_start) + column, result, mask=at_edge)
+        result = convert(gradient(edge_grad, edge, total, LOG), out.dtype.element_ty)
+        tl.store(out + sum_of_all(out_start) + column, result, mask=at_edge)
 
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"
@@ -258,8 +318,8 @@ declare(
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={("fp16", "bf16"): (*NARROW, LONG, LONGEST), ("fp32",): (*NARROW, LONG), ("fp64",): DOUBLE},
     smaller=True,
-    operations="4 n_out n, an exponential counted as one",
-    traffic="2 n_out n itemsize; of rows that are longer than a tile 3",
+    operations="4 num_rows n, an exponential counted as one",
+    traffic="2 num_rows n itemsize; of rows that are longer than a tile 3",
     loads=("x",),
     stores=("out",),
 )
@@ -270,8 +330,8 @@ declare(
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={("fp32", "fp16", "bf16"): (*NARROW, LONG), ("fp64",): DOUBLE},
     smaller=True,
-    operations="4 n_out n",
-    traffic="3 n_out n itemsize; of rows that are longer than a tile 5",
+    operations="4 num_rows n",
+    traffic="3 num_rows n itemsize; of rows that are longer than a tile 5",
     loads=("grad", "x"),
     stores=("out",),
 )

@@ -84,21 +84,21 @@ def first_vector(start, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def room_after(begin, start, n, wanted, VECTOR: tl.constexpr):
+def room_after(begin, start, n, row_mask, VECTOR: tl.constexpr):
     """Return the number of elements of each row from `begin` on; `n` if rows are not split."""
     if VECTOR > 0:
-        return tl.where(wanted, start + n - begin, 0)[:, None]
+        return tl.where(row_mask, start + n - begin, 0)[:, None]
     else:
         return n
 
 
 @triton.jit
-def inside(lane, base, room, wanted, VECTOR: tl.constexpr):
+def inside(lane, base, room, row_mask, VECTOR: tl.constexpr):
     """Return a mask of the elements of the tile at `base` within the body; each whole vector has one mask bit."""
     if VECTOR > 0:
         return lane // VECTOR * VECTOR + VECTOR <= room - base
     else:
-        return wanted[:, None] & (base + lane < room)
+        return row_mask[:, None] & (base + lane < room)
 
 
 @triton.jit

@@ -44,7 +44,7 @@ def unscaled(gradient, scale):
 
 @triton.jit
 def divided(a, b):
-    """a / b as IEEE 754 rounds it."""
+    """Compute a / b with IEEE 754 rounding."""
     b = b + tl.zeros_like(a)
     if a.dtype == tl.float32:
         return tl.div_rn(a, b)

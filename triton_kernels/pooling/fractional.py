@@ -111,8 +111,8 @@ def fractional_max_pool(
         better = (value > best) | (value != value)
         best = tl.where(better, value, best)
         where = tl.where(better, corner_index + ((deep * h + high) * w + wide), where)
-    to = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
-    tl.store(out + to, convert(best, out.dtype.element_ty), mask=inside)
+    out_offset = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
+    tl.store(out + out_offset, convert(best, out.dtype.element_ty), mask=inside)
     to_index = image * sn + channel * sc + (plane * sd + line * sh + column * sw)
     tl.store(index + to_index, where.to(tl.int64), mask=inside)
 
@@ -167,8 +167,8 @@ def fractional_max_pool_(call: StructuredCall) -> PlannedKernel:
     grid = (cdiv(n, block), 1, 1)
     given = tuple(numbers.values())
     return PlannedKernel(
-        lambda to, where, x, random: launch(
-            grid, x.address, random.address, to.address, where.address, *given
+        lambda out, where, x, random: launch(
+            grid, x.address, random.address, out.address, where.address, *given
         )
     )
 

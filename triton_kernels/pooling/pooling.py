@@ -150,7 +150,7 @@ def max_pool_(call: StructuredCall) -> PlannedKernel:
         values,
         {"LOWEST": lowest(compute_type(spec.dtype))},
     )
-    return PlannedKernel(lambda to, where, x: run(x.address, to.address, where.address))
+    return PlannedKernel(lambda out, where, x: run(x.address, out.address, where.address))
 
 
 def max_pool_backward_(call: StructuredCall) -> PlannedKernel:
@@ -163,7 +163,7 @@ def max_pool_backward_(call: StructuredCall) -> PlannedKernel:
     run = plan(
         call, max_pool_backward, {"g": ("g", grad), "index": ("s", indices), "out": ("y", out)}, out, {}
     )
-    return PlannedKernel(lambda to, g, _, where: run(g.address, where.address, to.address))
+    return PlannedKernel(lambda out_data, g, _, where: run(g.address, where.address, out_data.address))
 
 
 def averaging(call: StructuredCall) -> dict[str, object]:
@@ -181,7 +181,7 @@ def average_pool_(call: StructuredCall) -> PlannedKernel:
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
     run = plan(call, average_pool, {"x": ("x", spec), "out": ("y", out)}, out, averaging(call))
-    return PlannedKernel(lambda to, x: run(x.address, to.address))
+    return PlannedKernel(lambda out_data, x: run(x.address, out_data.address))
 
 
 def average_pool_backward_(call: StructuredCall) -> PlannedKernel:
@@ -192,7 +192,7 @@ def average_pool_backward_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     grad = call.args["grad_output"]
     run = plan(call, average_pool_backward, {"g": ("g", grad), "out": ("y", out)}, out, averaging(call))
-    return PlannedKernel(lambda to, g, _: run(g.address, to.address))
+    return PlannedKernel(lambda out_data, g, _: run(g.address, out_data.address))
 
 
 KERNELS: dict[str, Callable[[StructuredCall], PlannedKernel]] = {

@@ -188,8 +188,8 @@ def max_pool(
         better = there & ((value > best) | (value != value))
         best = tl.where(better, value, best)
         where = tl.where(better, (z * h + row) * w + col, where)
-    to = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
-    tl.store(out + to, convert(best, out.dtype.element_ty), mask=inside)
+    out_offset = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
+    tl.store(out + out_offset, convert(best, out.dtype.element_ty), mask=inside)
     to_index = image * sn + channel * sc + (plane * sd + line * sh + column * sw)
     tl.store(index + to_index, where.to(tl.int64), mask=inside)
 
@@ -260,8 +260,8 @@ def max_pool_backward(
         # A mask that the indices decide would split vectors.
         value = tl.load(gradients + (z * gd + row * gh + col * gw), mask=there, other=0)
         total += tl.where(named, convert(value, TYPE), tl.zeros_like(total))
-    to = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
-    tl.store(out + to, convert(total, out.dtype.element_ty), mask=inside)
+    out_offset = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
+    tl.store(out + out_offset, convert(total, out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -326,8 +326,8 @@ def average_pool(
         size = divisor + line * 0
     # Lanes beyond the end may have windows of no size.
     result = quotient(total, tl.where(inside, size, 1))
-    to = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
-    tl.store(out + to, convert(result, out.dtype.element_ty), mask=inside)
+    out_offset = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
+    tl.store(out + out_offset, convert(result, out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -394,8 +394,8 @@ def average_pool_backward(
         else:
             size = divisor + row * 0
         total += quotient(value, tl.where(there, size, 1))
-    to = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
-    tl.store(out + to, convert(total, out.dtype.element_ty), mask=inside)
+    out_offset = image * yn + channel * yc + (plane * yd + line * yh + column * yw)
+    tl.store(out + out_offset, convert(total, out.dtype.element_ty), mask=inside)
 
 
 GATHERING = "24 warps: each lane waits for one element of a window after the other, and other warps hide that"

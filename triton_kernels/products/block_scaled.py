@@ -112,8 +112,8 @@ def block_scaled_matmul(
         total += tl.load(addend + columns * sn, mask=columns < n, other=0).to(tl.float32)[None, :]
     if SATURATES:
         total = saturated(total, scale_out, out.dtype.element_ty)
-    to = out + rows[:, None] * om + columns[None, :] * on
-    tl.store(to, convert(total, out.dtype.element_ty), mask=some_rows & some_columns)
+    out_ptrs = out + rows[:, None] * om + columns[None, :] * on
+    tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=some_rows & some_columns)
 
 
 TILES = (
@@ -185,8 +185,8 @@ def block_scaled_mm(call: StructuredCall) -> PlannedKernel:
     after = ["scale_a", "scale_b", *(["scale_result"] if result else [])]
     first, last = ([call.runtime.index(name) for name in names] for names in (before, after))
 
-    def into(to: Any, *inputs: Any) -> None:
-        run(*(inputs[i].address for i in first), to.address, *(inputs[i].address for i in last))
+    def into(out: Any, *inputs: Any) -> None:
+        run(*(inputs[i].address for i in first), out.address, *(inputs[i].address for i in last))
 
     return PlannedKernel(into)
 

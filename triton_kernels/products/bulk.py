@@ -111,7 +111,7 @@ def cut_tiles(problem: Problem, candidates: Sequence[Configuration]) -> Sequence
     return (for_interpreter(problem),) if interpreted() else candidates
 
 
-MOST_TILES = 3
+MAX_TILES = 3
 """Operands and results of an epilogue that have an element for each of the product's, for which specialised warps have
 registers beside their sums."""
 
@@ -216,7 +216,7 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             raise CannotFuse(
                 "it is warp-specialised, and its first result is of another kind than the product"
             )
-        if fused.has_prologue or fused.tiles > MOST_TILES:
+        if fused.has_prologue or fused.tiles > MAX_TILES:
             raise CannotFuse(
                 "it is warp-specialised, and there is an operand to compute, or many tiles to hold"
             )

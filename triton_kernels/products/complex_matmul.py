@@ -97,9 +97,9 @@ def matmul_complex(
             first, second = times(first, second, beta_real, beta_imaginary)
         real += first
         imaginary += second
-    to = out + 2 * (batch * oz + rows[:, None] * om + columns[None, :] * on)
-    tl.store(to, real, mask=mask)
-    tl.store(to + 1, imaginary, mask=mask)
+    out_ptrs = out + 2 * (batch * oz + rows[:, None] * om + columns[None, :] * on)
+    tl.store(out_ptrs, real, mask=mask)
+    tl.store(out_ptrs + 1, imaginary, mask=mask)
 
 
 declare(
@@ -228,24 +228,24 @@ def complex_product(
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
     left, right = as_matrices(call.args[names[0]], row), as_matrices(call.args[names[1]])
-    to = as_matrices(out)
+    out_data = as_matrices(out)
     precision = "tf32" if matmul_allows_tf32() and left.dtype.itemsize == 8 else "ieee"
     if "self" in names:
-        run = plan_complex(call, left, right, to, None, (), precision, conjugated)
-        return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+        run = plan_complex(call, left, right, out_data, None, (), precision, conjugated)
+        return PlannedKernel(lambda out_data, x, y: run(x.address, y.address, out_data.address))
     scales = ComplexScales(call)
     old = call.args["self"]
     strides = broadcast_strides(old, out.sizes)
     addend = as_matrices(out.replace(strides=strides))
-    with_it = plan_complex(call, left, right, to, addend, scales.passed(True), precision)
-    without = plan_complex(call, left, right, to, None, scales.passed(False), precision)
+    with_it = plan_complex(call, left, right, out_data, addend, scales.passed(True), precision)
+    without = plan_complex(call, left, right, out_data, None, scales.passed(False), precision)
 
-    def into(to: Any, *inputs: Any) -> None:
+    def into(out_data: Any, *inputs: Any) -> None:
         has_addend, numbers = scales.values(inputs)
         old, x, y = inputs[:3]
         if has_addend:
-            with_it(x.address, y.address, old.address, to.address, *numbers)
+            with_it(x.address, y.address, old.address, out_data.address, *numbers)
         else:
-            without(x.address, y.address, to.address, *numbers)
+            without(x.address, y.address, out_data.address, *numbers)
 
     return PlannedKernel(into)

@@ -20,7 +20,7 @@ def activated(value, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE: tl.constexpr):
-    """total times the scales of the operands: one number each, or one for each row and for each column."""
+    """Scale `total` by the scales of the operands, one number each or one for each row and each column."""
     if scale_a is None:
         return total
     elif ROW_WISE:
@@ -33,7 +33,7 @@ def scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE: tl.constexpr)
 
 @triton.jit
 def saturated(total, scale_out, TYPE: tl.constexpr):
-    """total times the output's scale, held within what an 8-bit output can say; NaN stays."""
+    """Scale `total` by the output's scale, clamped to the range of an 8-bit output; NaN stays."""
     if scale_out is not None:
         total = total * tl.load(scale_out)
     largest: tl.constexpr = 448.0 if tl.float8e4nv == TYPE else 57344.0

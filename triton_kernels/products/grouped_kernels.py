@@ -130,11 +130,11 @@ def grouped_matmul(
         has_scales = (columns < n) & (group < groups)
         by_column = tl.load(scale_b + batch * rb + columns, mask=has_scales, other=0)
         total = tl.where((group < groups), total * by_row[:, None] * by_column[None, :], 0.0)
-    to = out + rows[:, None] * om + columns[None, :] * on
+    out_ptrs = out + rows[:, None] * om + columns[None, :] * on
     if SHARED != "rows":
-        to += batch * oz
+        out_ptrs += batch * oz
     mask = own_rows[:, None] & (columns < n)[None, :]
-    tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+    tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -182,8 +182,10 @@ def grouped_matmul_bulk(
         has_scales = (columns < n) & (group < groups)
         by_column = tl.load(scale_b + group.to(tl.int64) * rb + columns, mask=has_scales, other=0)
         total = tl.where((group < groups), total * by_row[:, None] * by_column[None, :], 0.0)
-    to = out + rows[:, None] * om + columns[None, :] * on
-    tl.store(to, convert(total, out.dtype.element_ty), mask=(rows < end)[:, None] & (columns < n)[None, :])
+    out_ptrs = out + rows[:, None] * om + columns[None, :] * on
+    tl.store(
+        out_ptrs, convert(total, out.dtype.element_ty), mask=(rows < end)[:, None] & (columns < n)[None, :]
+    )
 
 
 HALF = (

@@ -274,8 +274,8 @@ def runner(call: StructuredCall, groups: Groups, precision: str, imprecise: int 
     first, second = (names.index(name) for name in operands)
     rest = [names.index(name) for name in [*(["offs"] if groups.shared else []), *scales]]
 
-    def into(to: Any, *inputs: Any) -> None:
-        run(inputs[first].address, inputs[second].address, to.address, *(inputs[i].address for i in rest))
+    def into(out: Any, *inputs: Any) -> None:
+        run(inputs[first].address, inputs[second].address, out.address, *(inputs[i].address for i in rest))
 
     return PlannedKernel(into)
 
@@ -287,7 +287,7 @@ def grouped_mm(call: StructuredCall) -> PlannedKernel:
     groups = Groups.of(call)
     if not groups.shared:
         run = plan_matmul(call, groups.left, groups.right, None, None)
-        return PlannedKernel(lambda to, x, y, *_: run(x.address, y.address, to.address))
+        return PlannedKernel(lambda out, x, y, *_: run(x.address, y.address, out.address))
     return runner(call, groups, precision_of(call, groups.left), None)
 
 

@@ -54,10 +54,10 @@ def int_matmul(
         total = tl.dot(x, y, total, out_dtype=tl.int32)
         a_tile += BLOCK_K * ak
         b_tile += BLOCK_K * bk
-    to = out + rows[:, None] * om + columns[None, :] * on
+    out_ptrs = out + rows[:, None] * om + columns[None, :] * on
     within = (rows < m)[:, None] & (columns < n)[None, :]
     if scale_b is None:
-        tl.store(to, total, mask=within)
+        tl.store(out_ptrs, total, mask=within)
     elif scale_a is None:
         total -= tl.load(offsets + columns, mask=columns < n, other=0)[None, :]
         steps = total.to(tl.float32)
@@ -68,12 +68,12 @@ def int_matmul(
         # Nan becomes the greatest integer.
         steps = tl.where(steps < least, least.to(tl.float32), steps)
         steps = tl.where(steps < 255.0, steps, 255.0)
-        tl.store(to, steps.to(tl.int32).to(tl.uint8), mask=within)
+        tl.store(out_ptrs, steps.to(tl.int32).to(tl.uint8), mask=within)
     else:
         by_row = tl.load(scale_a + rows, mask=rows < m, other=0)
         by_column = tl.load(scale_b + columns, mask=columns < n, other=0)
         value = total.to(tl.float32) * by_row[:, None] * by_column[None, :]
-        tl.store(to, convert(value, out.dtype.element_ty), mask=within)
+        tl.store(out_ptrs, convert(value, out.dtype.element_ty), mask=within)
 
 
 TILES = (
@@ -128,15 +128,15 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
     if "offsets" not in call.args:
         return PlannedKernel(
-            lambda to, x, y, *scales: run(
-                x.address, y.address, to.address, *(each.address for each in scales)
+            lambda out, x, y, *scales: run(
+                x.address, y.address, out.address, *(each.address for each in scales)
             )
         )
     grid = (call.args["zero_point"], call.args["least"])
 
-    def into(to: Any, x: Any, y: Any, offsets: Any, bias: Any, multiplier: Any) -> None:
+    def into(out: Any, x: Any, y: Any, offsets: Any, bias: Any, multiplier: Any) -> None:
         numbers = (multiplier, offsets) if bias is None else (multiplier, offsets, bias)
-        run(x.address, y.address, to.address, *(each.address for each in numbers), *grid)
+        run(x.address, y.address, out.address, *(each.address for each in numbers), *grid)
 
     return PlannedKernel(into)
 

@@ -19,7 +19,7 @@ LAUNCH_COST = 1.0e7
 """Cost of another launch in multiply-adds of a slot: 4 us of a multiprocessor of H100 at its published rate (989
 TFLOP/s in 132 of them, two thirds of it reached). A guess, until it is measured.
 """
-LEAST_GAIN = 0.04
+MIN_GAIN = 0.04
 """The share of a product's cost that a cut must save: less is within what the guesses of costs are off by."""
 
 Cost = Callable[[Configuration, int, int, int], float]
@@ -57,7 +57,7 @@ def best_cut(
     resident: Callable[[Configuration], int],
     cost: Cost,
 ) -> Cut | None:
-    """Return the cut whose parts cost least, if that saves `LEAST_GAIN` of the whole's cost, or None.
+    """Return the cut whose parts cost least, if that saves `MIN_GAIN` of the whole's cost, or None.
 
     Args:
         sizes: the batch, rows and columns of the result.
@@ -68,7 +68,7 @@ def best_cut(
         cost: that of so many tiles.
     """
     best: Cut | None = None
-    least = (1 - LEAST_GAIN) * cheapest(candidates, sizes, inner, places, cost)
+    least = (1 - MIN_GAIN) * cheapest(candidates, sizes, inner, places, cost)
     for one in candidates:
         tiles, wave = tiles_of(one, sizes), places * resident(one)
         for side in (1, 2):

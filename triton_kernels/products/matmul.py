@@ -122,8 +122,8 @@ def matmul(
     else:
         # Integers wrap first: a sum beyond the output's type may be of the other sign in it.
         total = activated(convert(finish(total, value, alpha, beta, None), out.dtype.element_ty), ACTIVATION)
-    to = out + batch * oz + rows[:, None] * om + columns[None, :] * on
-    tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+    out_ptrs = out + batch * oz + rows[:, None] * om + columns[None, :] * on
+    tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
 
 
 HALF = (

@@ -221,8 +221,8 @@ def plan_product(
     if splits == 1:
         whole = Part(device, how, sizes, matrix, vector, addend, out, numbers, 1, chunk, tile)
 
-        def run(a: int, x: int, old: int | None, to: int, given: Sequence[int | float] = ()) -> None:
-            whole((a, x, to) if old is None else (a, x, old, to), given)
+        def run(a: int, x: int, old: int | None, out_data: int, given: Sequence[int | float] = ()) -> None:
+            whole((a, x, out_data) if old is None else (a, x, old, out_data), given)
 
         return run
     chosen(
@@ -242,10 +242,10 @@ def plan_product(
     second = Part(device, how, (batch, m, splits), parts, None, addend, out, numbers, 1, width, tile)
     allocate, nbytes = get_allocator("cuda").allocate, batch * m * splits * sums.itemsize
 
-    def run_twice(a: int, x: int, old: int | None, to: int, given: Sequence[int | float] = ()) -> None:
+    def run_twice(a: int, x: int, old: int | None, out_data: int, given: Sequence[int | float] = ()) -> None:
         parts = allocate(nbytes, device)
         first((a, x, parts.address))
-        second((parts.address, to) if old is None else (parts.address, old, to), given)
+        second((parts.address, out_data) if old is None else (parts.address, old, out_data), given)
 
     return run_twice
 
@@ -281,7 +281,7 @@ def mv(call: StructuredCall) -> PlannedKernel:
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
     run = plan_pair(call, matrix, vector)
-    return PlannedKernel(lambda to, a, x: run(a.address, x.address, None, to.address))
+    return PlannedKernel(lambda out, a, x: run(a.address, x.address, None, out.address))
 
 
 def addmv(call: StructuredCall) -> PlannedKernel:
@@ -295,12 +295,12 @@ def addmv(call: StructuredCall) -> PlannedKernel:
     with_it = plan_pair(call, matrix, vector, addend, scales)
     without = plan_pair(call, matrix, vector, None, scales)
 
-    def into(to: Any, old: Any, a: Any, x: Any, *rest: Any) -> None:
+    def into(out: Any, old: Any, a: Any, x: Any, *rest: Any) -> None:
         has_addend, numbers = scales.values((old, a, x, *rest))
         if has_addend:
-            with_it(a.address, x.address, old.address, to.address, numbers)
+            with_it(a.address, x.address, old.address, out.address, numbers)
         else:
-            without(a.address, x.address, None, to.address, numbers)
+            without(a.address, x.address, None, out.address, numbers)
 
     return PlannedKernel(into)
 
@@ -313,7 +313,7 @@ def dot(call: StructuredCall) -> PlannedKernel:
         return complex_product(call, (first, second), row=True, conjugated=call.name == "vdot")
     row = left.replace(sizes=(1, *left.sizes), strides=(left.numel, *left.strides))
     run = plan_pair(call, row, right)
-    return PlannedKernel(lambda to, a, x: run(a.address, x.address, None, to.address))
+    return PlannedKernel(lambda out, a, x: run(a.address, x.address, None, out.address))
 
 
 register_stub("mv_stub", "cuda", mv)

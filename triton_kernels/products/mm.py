@@ -122,11 +122,11 @@ def plan_vectors(problem: Problem) -> Callable[..., None] | None:
     def run(*given: int | float) -> None:
         a, b, *rest = given
         old = None if addend is None else rest.pop(0)
-        to, *numbers = rest
+        out_data, *numbers = rest
         if by_row:
-            product(b, a, old, to, numbers)
+            product(b, a, old, out_data, numbers)
         else:
-            product(a, b, old, to, numbers)
+            product(a, b, old, out_data, numbers)
 
     return run
 
@@ -167,7 +167,7 @@ def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]
         if call.outputs[0].numel == 0:
             return PlannedKernel(launch_nothing)
         run = plan_matmul(call, left, right, None, None)
-        return PlannedKernel(lambda to, x, y: run(x.address, y.address, to.address))
+        return PlannedKernel(lambda out, x, y: run(x.address, y.address, out.address))
 
     return factory
 
@@ -202,13 +202,13 @@ def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKer
         with_it = plan_matmul(call, left, right, addend, scales, activation)
         without = plan_matmul(call, left, right, None, scales, activation)
 
-        def into(to: Any, *inputs: Any) -> None:
+        def into(out: Any, *inputs: Any) -> None:
             has_addend, numbers = scales.values(inputs)
             old, x, y = inputs[:3]
             if has_addend:
-                with_it(x.address, y.address, old.address, to.address, *numbers)
+                with_it(x.address, y.address, old.address, out.address, *numbers)
             else:
-                without(x.address, y.address, to.address, *numbers)
+                without(x.address, y.address, out.address, *numbers)
 
         return PlannedKernel(into)
 
@@ -260,14 +260,14 @@ def addbmm(call: StructuredCall) -> PlannedKernel:
     multiply = product_sum(("batch1", "batch2"))(call._replace(args=args)).into
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def into(to: Any, old: Any, *inputs: Any) -> None:
+    def into(out: Any, old: Any, *inputs: Any) -> None:
         operands = list(inputs)
         for i, gather in enumerate(gathers):
             if gather is not None:
                 copy, nbytes = gather
                 operands[i] = allocate(nbytes, device)
                 copy(operands[i], inputs[i])
-        multiply(to, old, *operands)
+        multiply(out, old, *operands)
 
     return PlannedKernel(into)
 

@@ -87,8 +87,8 @@ def store_tile(
     else:
         rows = row + tl.arange(0, ROWS)
         mask = (rows < m)[:, None] & (columns < n)[None, :]
-        to = out + batch.to(tl.int64) * oz + rows[:, None] * om + columns[None, :] * on
-        tl.store(to, convert(total, out.dtype.element_ty), mask=mask)
+        out_ptrs = out + batch.to(tl.int64) * oz + rows[:, None] * om + columns[None, :] * on
+        tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
     return total
 
 

@@ -16,13 +16,13 @@ from ...runtime.device import device as Device
 from ...runtime.tensor_spec import TensorSpec
 from ..launch import cdiv, interpreted, next_power_of_2
 
-LEAST = 16
-"""The smallest side of a tile that `tl.dot` takes."""
+MIN_TILE_SIZE = 16
+"""Minimum side of a tile that `tl.dot` accepts."""
 
 
 @triton.jit
 def multiply_add(total, a, b, DOT: tl.constexpr, PRECISION: tl.constexpr = "ieee"):
-    """total + a @ b for tiles (M, K) and (K, N); `PRECISION` is what `tl.dot` calls ``input_precision``."""
+    """Compute total + a @ b for tiles (M, K) and (K, N); `PRECISION` is the ``input_precision`` of `tl.dot`."""
     if DOT:
         return tl.dot(a, b, total, input_precision=PRECISION, out_dtype=total.dtype)
     else:
@@ -31,7 +31,7 @@ def multiply_add(total, a, b, DOT: tl.constexpr, PRECISION: tl.constexpr = "ieee
 
 @triton.jit
 def with_addend(total, addend, mask, alpha, beta):
-    """alpha * total + beta * the addend's elements; None for either scale is 1, None for the addend nothing."""
+    """Compute alpha * total + beta * addend; a scale of None is 1, an addend of None is 0."""
     if alpha is not None:
         total = total * alpha
     if addend is not None:
@@ -131,7 +131,7 @@ def tiling(
 
 def bounded(size: int, most: int) -> int:
     """Return a power of two that covers the size, within a tile's limits."""
-    return min(max(next_power_of_2(size), LEAST), most)
+    return min(max(next_power_of_2(size), MIN_TILE_SIZE), most)
 
 
 def stride_arguments(

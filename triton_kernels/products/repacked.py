@@ -24,9 +24,9 @@ from .problem import Matrices, Problem
 
 WARPGROUPS = 90
 """The design of devices (`DeviceProperties.design`) whose matrix instructions are those of warpgroups."""
-LEAST_WORK = 1 << 24
+MIN_WORK = 1 << 24
 """Multiply-adds of a product that is worth another launch."""
-LEAST_USES = 128
+MIN_USES = 128
 """Result elements for each element of an operand, from which its copy is worthwhile."""
 
 
@@ -80,16 +80,16 @@ class Repacking:
 def plan_repacked(problem: Problem) -> Callable[..., None] | None:
     """Return ``launch(a, b, [addend,] out, *scales)``; None where nothing is to be copied, or not worth it."""
     m, n, k, batch = problem.shape
-    if batch * m * n * k < LEAST_WORK:
+    if batch * m * n * k < MIN_WORK:
         return None
     operands = [problem.left, problem.right]
     copies: list[Repacking | None] = [None, None]
     for i, (uses, inner, is_turned) in enumerate(zip((n, m), (2, 1), turned(problem), strict=True)):
         operand = operands[i]
         badly_apart = describe(operand) is None
-        if badly_apart and uses < LEAST_USES:
+        if badly_apart and uses < MIN_USES:
             return None
-        if badly_apart or (is_turned and uses >= LEAST_USES):
+        if badly_apart or (is_turned and uses >= MIN_USES):
             operands[i] = padded(operand, inner if is_turned else None)
             copies[i] = Repacking(problem.device, operand, operands[i])
     if copies == [None, None]:

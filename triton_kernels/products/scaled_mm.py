@@ -74,10 +74,10 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
     scales = ["scale_a", "scale_b", *(["scale_result"] if has_result else [])]
     before, after = [names.index(name) for name in order], [names.index(name) for name in scales]
 
-    def into(to: Any, *inputs: Any) -> None:
+    def into(out_data: Any, *inputs: Any) -> None:
         run(
             *(inputs[i].address for i in before),
-            to.address,
+            out_data.address,
             *(inputs[i].address for i in after),
         )
 

@@ -122,8 +122,10 @@ def semi_structured_matmul(
             total = total.to(tl.float32) + added.to(tl.float32)
     if out.dtype.element_ty == tl.int8:
         total = tl.minimum(tl.maximum(total, -128), 127)
-    to = out + rows[:, None] * on + columns[None, :] * om
-    tl.store(to, convert(total, out.dtype.element_ty), mask=(rows < n)[:, None] & (columns < m)[None, :])
+    out_ptrs = out + rows[:, None] * on + columns[None, :] * om
+    tl.store(
+        out_ptrs, convert(total, out.dtype.element_ty), mask=(rows < n)[:, None] & (columns < m)[None, :]
+    )
 
 
 TILES = (
@@ -195,8 +197,8 @@ def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
     other = tile if interpreted() else by_elements(call)
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, other))
     if bias is None:
-        return PlannedKernel(lambda to, v, w, a, _: run(a.address, v.address, w.address, to.address))
-    return PlannedKernel(lambda to, v, w, a, b: run(a.address, v.address, w.address, b.address, to.address))
+        return PlannedKernel(lambda out, v, w, a, _: run(a.address, v.address, w.address, out.address))
+    return PlannedKernel(lambda out, v, w, a, b: run(a.address, v.address, w.address, b.address, out.address))
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:

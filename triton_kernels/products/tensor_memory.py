@@ -13,7 +13,7 @@ from ..launch import Launch, cdiv, integer_type
 from .problem import DIVISOR, Problem, multiprocessors
 from .product import stride_arguments
 from .tensor_memory_kernels import TILES, matmul_tensor_memory
-from .warp_specialized import LEAST_WAVES, refused, tiles_in
+from .warp_specialized import MIN_WAVES, refused, tiles_in
 
 if TYPE_CHECKING:
     from .bulk import Description
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 DESIGN = 100
 """The design of devices that have tensor memory; see `DeviceProperties.design`."""
 KERNEL = matmul_tensor_memory
-ROWS = 128
-"""Rows that a product adds up in tensor memory."""
+ACCUMULATOR_ROWS = 128
+"""Rows of a matmul's accumulator in tensor memory."""
 LOAD_COST = 80.0
 """Cost of an operand's element relative to one of its multiply-adds: twice that of `tile_cost`, since multiply-adds
 take half of their time on sm_90. A guess, until tables are measured.
@@ -32,8 +32,8 @@ WIDEST_PART = 64
 
 
 def places_taken(one: Configuration, problem: Problem) -> int:
-    """Return how many times a slot in tensor memory is filled: once for `ROWS` rows of a tile."""
-    return tiles_in(one, problem) * one.tile[0] // ROWS
+    """Return how many times a slot in tensor memory is filled: once for `ACCUMULATOR_ROWS` rows of a tile."""
+    return tiles_in(one, problem) * one.tile[0] // ACCUMULATOR_ROWS
 
 
 def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
@@ -52,7 +52,7 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
     if itemsize == 4 and (left.transposed or not right.transposed):
         return refused("elements of 32 bits must adjoin along the inner side")
     places = multiprocessors(problem.device)
-    served = [one for one in TILES[itemsize] if places_taken(one, problem) >= LEAST_WAVES * places]
+    served = [one for one in TILES[itemsize] if places_taken(one, problem) >= MIN_WAVES * places]
     if not served:
         return refused("{} tiles are no two waves", places_taken(TILES[itemsize][-1], problem))
     return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
@@ -73,7 +73,7 @@ def plan(
         each.dtype.triton_name for each in (problem.left, problem.right, problem.out)
     )
     assert element is not None and right_element is not None and out_element is not None
-    a_block = (block_k, ROWS) if left.transposed else (ROWS, block_k)
+    a_block = (block_k, ACCUMULATOR_ROWS) if left.transposed else (ACCUMULATOR_ROWS, block_k)
     b_block = (block_n, block_k) if right.transposed else (block_k, block_n)
     addend, fused = problem.epilogue.addend, problem.epilogue.fused
     # A second tile takes as many registers as the stored one.
@@ -91,7 +91,7 @@ def plan(
     every = {
         "a": shared_descriptor(element, 1, *a_block),
         "b": shared_descriptor(right_element, 1, *b_block),
-        "out": shared_descriptor(out_element, 1, ROWS, part),
+        "out": shared_descriptor(out_element, 1, ACCUMULATOR_ROWS, part),
         **dict.fromkeys(sizes, "i32"),
         **signature,
         **passed,

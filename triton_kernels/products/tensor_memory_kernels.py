@@ -212,11 +212,15 @@ def copy(
             blackwell.mbarrier.wait(free.index(slot), step // STAGES & 1 ^ 1)
             blackwell.mbarrier.expect(ready.index(slot), GROUPS * a.nbytes_per_cta + b.nbytes_per_cta)
             for group in gl.static_range(GROUPS):
-                to = a_all.index(GROUPS * slot + group)
+                destination = a_all.index(GROUPS * slot + group)
                 if A_TRANSPOSED:
-                    blackwell.tma.async_load(a, [batch_a, inner, row + group * ROWS], ready.index(slot), to)
+                    blackwell.tma.async_load(
+                        a, [batch_a, inner, row + group * ROWS], ready.index(slot), destination
+                    )
                 else:
-                    blackwell.tma.async_load(a, [batch_a, row + group * ROWS, inner], ready.index(slot), to)
+                    blackwell.tma.async_load(
+                        a, [batch_a, row + group * ROWS, inner], ready.index(slot), destination
+                    )
             if B_TRANSPOSED:
                 blackwell.tma.async_load(b, [batch_b, column, inner], ready.index(slot), b_all.index(slot))
             else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
 KERNEL = matmul_warp_specialized
-LEAST_WAVES = 2
+MIN_WAVES = 2
 """Minimum tiles for each multiprocessor: with fewer there is no next tile to load or multiply during a store."""
 
 
@@ -44,7 +44,7 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
     if problem.left.dtype.itemsize != 2 or problem.out.dtype.itemsize != 2:
         return refused("operands and result do not both have 16 bits")
     places = multiprocessors(problem.device)
-    served = [one for one in TILES[2] if tiles_in(one, problem) >= LEAST_WAVES * places]
+    served = [one for one in TILES[2] if tiles_in(one, problem) >= MIN_WAVES * places]
     if not served:
         return refused("{} tiles are no two waves", tiles_in(TILES[2][-1], problem))
     return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))

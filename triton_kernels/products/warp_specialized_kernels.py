@@ -289,11 +289,15 @@ def copy(
             hopper.mbarrier.wait(free.index(slot), step // STAGES & 1 ^ 1)
             hopper.mbarrier.expect(ready.index(slot), 2 * a.nbytes_per_cta + b.nbytes_per_cta)
             for group in gl.static_range(2):
-                to = a_all.index(2 * slot + group)
+                destination = a_all.index(2 * slot + group)
                 if A_TRANSPOSED:
-                    hopper.tma.async_load(a, [batch_a, inner, row + group * ROWS], ready.index(slot), to)
+                    hopper.tma.async_load(
+                        a, [batch_a, inner, row + group * ROWS], ready.index(slot), destination
+                    )
                 else:
-                    hopper.tma.async_load(a, [batch_a, row + group * ROWS, inner], ready.index(slot), to)
+                    hopper.tma.async_load(
+                        a, [batch_a, row + group * ROWS, inner], ready.index(slot), destination
+                    )
             if B_TRANSPOSED:
                 hopper.tma.async_load(b, [batch_b, column, inner], ready.index(slot), b_all.index(slot))
             else:

@@ -69,9 +69,9 @@ def weight4_matmul(
         total = tl.dot(tl.reshape(values, (BLOCK_N, BLOCK_K)), y, total)
         x_tile += BLOCK_K
         w_tile += BLOCK_K
-    to = out + rows[:, None].to(om.dtype) * om + columns[None, :].to(om.dtype) * on
+    out_ptrs = out + rows[:, None].to(om.dtype) * om + columns[None, :].to(om.dtype) * on
     value = convert(tl.trans(total), out.dtype.element_ty)
-    tl.store(to, value, mask=(rows < m)[:, None] & (columns < n)[None, :])
+    tl.store(out_ptrs, value, mask=(rows < m)[:, None] & (columns < n)[None, :])
 
 
 TILES = (
@@ -136,9 +136,9 @@ def weight_int4pack_mm(call: StructuredCall) -> PlannedKernel:
     grid = (cdiv(m, tile.m) * cdiv(n, tile.n), 1, 1)
     numbers = tuple(value for each, value in (sizes | strides).items() if each not in constants)
 
-    def into(to: object, *inputs: object) -> None:
+    def into(out_data: object, *inputs: object) -> None:
         a, w, scales = (each.address for each in inputs)  # type: ignore[attr-defined]
-        launch(grid, a, w, scales, to.address, *numbers)  # type: ignore[attr-defined]
+        launch(grid, a, w, scales, out_data.address, *numbers)  # type: ignore[attr-defined]
 
     return PlannedKernel(into)
 

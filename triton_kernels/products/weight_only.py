@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import LEAST_CAPABILITY, Configuration, declare
+from ..budget import MIN_CAPABILITY, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing
 from .mm import where_aligned
@@ -54,9 +54,9 @@ def weight8_matmul(
         x_tile += BLOCK_K
         w_tile += BLOCK_K
     total *= tl.load(scales + columns, mask=columns < n, other=0).to(tl.float32)[:, None]
-    to = out + rows[:, None].to(xm.dtype) * om + columns[None, :].to(xm.dtype) * on
+    out_ptrs = out + rows[:, None].to(xm.dtype) * om + columns[None, :].to(xm.dtype) * on
     value = convert(tl.trans(total), out.dtype.element_ty)
-    tl.store(to, value, mask=(rows < m)[:, None] & (columns < n)[None, :])
+    tl.store(out_ptrs, value, mask=(rows < m)[:, None] & (columns < n)[None, :])
 
 
 TILES = (
@@ -108,7 +108,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
     """Return the kernel of ``_weight_int8pack_mm``."""
     x, weight = call.args["self"], call.args["mat2"]
-    least = LEAST_CAPABILITY.get(weight.dtype.triton_name or "", 0)
+    least = MIN_CAPABILITY.get(weight.dtype.triton_name or "", 0)
     properties = driver().properties(call.device.resolved_index)
     if properties.capability < least:
         raise NotImplementedError(
@@ -120,7 +120,7 @@ def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
     tile = tiling(call, x.sizes[0], weight.sizes[0], x.sizes[1])
     small = tile if interpreted() else Tiling(*BY_BYTES.tile, BY_BYTES.warps, BY_BYTES.stages)
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
-    return PlannedKernel(lambda to, a, w, scales: run(a.address, w.address, scales.address, to.address))
+    return PlannedKernel(lambda out, a, w, scales: run(a.address, w.address, scales.address, out.address))
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:

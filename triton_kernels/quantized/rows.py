@@ -6,14 +6,14 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
-from ...runtime.quantized_data import LEAST_ROW_SCALE
+from ...runtime.quantized_data import MIN_ROW_SCALE
 from ..budget import STREAMING, Configuration, declare
 from ..launch import Launch, interpreted, launch_nothing, next_power_of_2
 from ..products.product import stride_arguments
 
 LARGEST = 2048
 """Elements of a block; the second reading of a row finds it in L2."""
-LEAST = tl.constexpr(LEAST_ROW_SCALE)
+MIN_SCALE = tl.constexpr(MIN_ROW_SCALE)
 
 
 @triton.jit
@@ -22,16 +22,16 @@ def quantize_row(x, integers, scales, divisor, k, low, xm, xk, BLOCK: tl.constex
     columns = tl.arange(0, BLOCK)
     x += row * xm
     integers += row * k
-    top = tl.zeros((BLOCK,), tl.float32)
+    row_max = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, k, BLOCK):
         index = start + columns
         value = tl.abs(tl.load(x + index.to(tl.int64) * xk, mask=index < k, other=0).to(tl.float32))
         # Once a nan is there, it stays: no comparison with it is true.
-        top = tl.where((value > top) | (value != value), value, top)
-    has_nan = tl.max((top != top).to(tl.int32), 0) != 0
-    largest = tl.where(has_nan, float("nan"), tl.max(tl.where(top == top, top, 0.0), 0))
+        row_max = tl.where((value > row_max) | (value != value), value, row_max)
+    has_nan = tl.max((row_max != row_max).to(tl.int32), 0) != 0
+    largest = tl.where(has_nan, float("nan"), tl.max(tl.where(row_max == row_max, row_max, 0.0), 0))
     scale = tl.div_rn(largest, divisor)
-    scale = tl.where(scale < LEAST, LEAST, scale)
+    scale = tl.where(scale < MIN_SCALE, MIN_SCALE, scale)
     tl.store(scales + row, scale)
     for start in range(0, k, BLOCK):
         index = start + columns

@@ -86,9 +86,9 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             )
         ).into
 
-        def separately(to: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
+        def separately(out_data: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
             fill(kept, 1.0 - p, seed, first)
-            scale_by(to, x, kept, scale_for(p))
+            scale_by(out_data, x, kept, scale_for(p))
 
         return PlannedKernel(separately)
     chosen("mask and products in one launch", "{} elements lie one after another", n)
@@ -111,12 +111,12 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
     )
     grid = (cdiv(n, 4 * block), 1, 1)
 
-    def into(to: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
+    def into(out_data: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
         limit = threshold(1.0 - p)
         launch(
             grid,
             x.address,
-            to.address,
+            out_data.address,
             kept.address,
             n,
             *philox_numbers(seed, first),

@@ -163,11 +163,11 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     check = inspection(call, rows, columns)
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def into(to: Any, probabilities: Any, seed: Seed, first: int) -> None:
+    def into(out_data: Any, probabilities: Any, seed: Seed, first: int) -> None:
         wide, last = allocate(weights.nbytes, device), allocate(8 * rows, device)
         widen(wide, probabilities)
         check(wide.address, last.address)
-        pick(to, wide, last, seed, first)
+        pick(out_data, wide, last, seed, first)
 
     return PlannedKernel(into)
 
@@ -201,12 +201,12 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
     steps = columns.bit_length()
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
+    def pick(out: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         levels, sums = allocate(words.nbytes, device), allocate(8 * rows * columns, device)
         fill(levels, seed, first)
         add_up((rows, 1, 1), weights.address, sums.address, columns)
         grid = (rows, cdiv(samples, lanes), 1)
-        find(grid, levels.address, sums.address, last.address, to.address, columns, samples, steps)
+        find(grid, levels.address, sums.address, last.address, out.address, columns, samples, steps)
 
     return pick
 
@@ -232,14 +232,14 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
         )
         grid = (rows, cdiv(columns, tile), 1)
 
-        def reduce(to: Any, finish: Any) -> None:
-            launch(grid, finish.address, to.address, columns, samples)
+        def reduce(out: Any, finish: Any) -> None:
+            launch(grid, finish.address, out.address, columns, samples)
 
-    def pick(to: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
+    def pick(out: Any, weights: Any, last: Any, seed: Seed, first: int) -> None:
         draws, finish = allocate(words.nbytes, device), allocate(times.nbytes, device)
         fill(draws, seed, first)
         run(finish, draws, weights)
-        reduce(to, finish)
+        reduce(out, finish)
 
     return pick
 

@@ -17,7 +17,7 @@ def words(draw, a, b, c, d, OUT: tl.constexpr, BITS: tl.constexpr):
 
 @triton.jit
 def uniform(draw, scale, low, edge, floor, OUT: tl.constexpr, BITS: tl.constexpr):
-    """u * scale + low; what rounds to `edge` becomes `floor`."""
+    """Compute u * scale + low, replacing values that round to `edge` by `floor`."""
     if draw.dtype == tl.uint64:
         u = (draw >> 11).to(tl.float64) * 1.1102230246251565e-16
     else:

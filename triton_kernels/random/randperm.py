@@ -84,9 +84,9 @@ def fill_buckets(
     inside = i < n
     key = tl.load(keys + i, mask=inside, other=0)
     start = tl.load(starts + (key >> SHIFT).to(tl.int64), mask=inside, other=0)
-    to = start + tl.load(places + i, mask=inside, other=0)
-    tl.store(sorted_keys + to, key, mask=inside)
-    tl.store(sorted_numbers + to, i, mask=inside)
+    out_index = start + tl.load(places + i, mask=inside, other=0)
+    tl.store(sorted_keys + out_index, key, mask=inside)
+    tl.store(sorted_numbers + out_index, i, mask=inside)
 
 
 @triton.jit
@@ -123,10 +123,10 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             {"BLOCK_I": block, "BLOCK_J": block if interpreted() else block // 2},
         )
 
-        def by_counting(to: Any, seed: Seed, first: int) -> None:
+        def by_counting(out_data: Any, seed: Seed, first: int) -> None:
             keys = allocate(words.nbytes, device)
             draw(keys, seed, first)
-            launch((cdiv(n, block), 1, 1), keys.address, to.address, n, stride)
+            launch((cdiv(n, block), 1, 1), keys.address, out_data.address, n, stride)
 
         return PlannedKernel(by_counting)
     buckets = next_power_of_2(n // IN_BUCKET + 1) // 2
@@ -170,7 +170,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
     )
     index, grid = device.resolved_index, (cdiv(n, block), 1, 1)
 
-    def by_buckets(to: Any, seed: Seed, first: int) -> None:
+    def by_buckets(out_data: Any, seed: Seed, first: int) -> None:
         keys, sorted_keys, numbers, places, counts, starts = (
             allocate(nbytes, device) for nbytes in (8 * n, 8 * n, 8 * n, 4 * n, 4 * buckets, 8 * buckets)
         )
@@ -194,7 +194,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
             numbers.address,
             counts.address,
             starts.address,
-            to.address,
+            out_data.address,
             stride,
         )
 

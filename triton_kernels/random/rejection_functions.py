@@ -9,8 +9,8 @@ waits for the others of its program, whose samples do not depend on it.
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..special.gamma import any_of
 
-MOST_ATTEMPTS = tl.constexpr(256)
-MOST_STEPS = tl.constexpr(256)
+MAX_ATTEMPTS = tl.constexpr(256)
+MAX_STEPS = tl.constexpr(256)
 SEARCHED = tl.constexpr(10.0)
 SMALL_COUNT = tl.constexpr(16.0)
 INFINITY = tl.constexpr(float("inf"))
@@ -70,7 +70,7 @@ def gamma_numbers(alpha, seed, counter, inside, WIDE: tl.constexpr, LOGARITHM: t
     d = shape + small.to(tl.float64) - 0.3333333333333333
     deviation = tl.sqrt(9.0 * d)
     attempt = tl.max(counter.to(tl.int32) * 0, 0)
-    while (attempt < MOST_ATTEMPTS) & (any_of(waiting) != 0):
+    while (attempt < MAX_ATTEMPTS) & (any_of(waiting) != 0):
         u0, u1, u2, u3 = four(seed, counter, attempt, WIDE)
         x = tl.sqrt(libdevice.log(u0) * -2.0) * libdevice.cos(u1 * 6.283185307179586)
         v = 1.0 + x / deviation
@@ -101,7 +101,7 @@ def log_standard_gamma(alpha, other, seed, counter, inside, WIDE: tl.constexpr):
 
 @triton.jit
 def log_factorial_excess(k):
-    """log k! - k log k + k, which grows as log(2 pi k) / 2."""
+    """Compute log k! - k log k + k, which grows as log(2 pi k) / 2."""
     small = k < SMALL_COUNT
     safe = tl.where(small, SMALL_COUNT, k)
     z = 1.0 / (safe * safe)
@@ -117,7 +117,7 @@ def log_factorial_excess(k):
 
 @triton.jit
 def deviance(k, mean):
-    """k log(k / mean) + mean - k, without cancellation where they are near."""
+    """Compute k log(k / mean) + mean - k without cancellation for k near the mean."""
     t = (k - mean) / mean
     safe = tl.where(t > -1.0, t, 0.0)
     return mean * (tl.where(t > -1.0, (1.0 + safe) * libdevice.log1p(safe), 0.0) - t)
@@ -136,7 +136,7 @@ def poisson(rate, other, seed, counter, inside, WIDE: tl.constexpr):
     found = mean * 0.0
     beyond = few & (u > total)
     k = number
-    while (k < MOST_STEPS - 1) & (any_of(beyond) != 0):
+    while (k < MAX_STEPS - 1) & (any_of(beyond) != 0):
         k += 1
         found = tl.where(beyond, found + 1.0, found)
         term = term * (mean / k)
@@ -150,7 +150,7 @@ def poisson(rate, other, seed, counter, inside, WIDE: tl.constexpr):
     hat = 1.1239 + 1.1328 / (b - 3.4)
     quick_limit = 0.9277 - 3.6224 / (b - 2.0)
     attempt = number
-    while (attempt < MOST_ATTEMPTS) & (any_of(waiting) != 0):
+    while (attempt < MAX_ATTEMPTS) & (any_of(waiting) != 0):
         u, v = two(seed, counter, attempt + 1)
         u = u - 0.5
         us = 0.5 - tl.abs(u)
@@ -196,7 +196,7 @@ def binomial(count, prob, seed, counter, inside, WIDE: tl.constexpr):
     found = size * 0.0
     beyond = few & (u > total) & (found < size)
     k = number
-    while (k < MOST_STEPS - 1) & (any_of(beyond) != 0):
+    while (k < MAX_STEPS - 1) & (any_of(beyond) != 0):
         k += 1
         found = tl.where(beyond, found + 1.0, found)
         term = term * ((size - (k - 1)) / k * odds)
@@ -217,7 +217,7 @@ def binomial(count, prob, seed, counter, inside, WIDE: tl.constexpr):
     peak = binomial_excess(mode, size, mean, other_mean)
     quick_limit = 0.92 - 4.2 / b
     attempt = number
-    while (attempt < MOST_ATTEMPTS) & (any_of(waiting) != 0):
+    while (attempt < MAX_ATTEMPTS) & (any_of(waiting) != 0):
         u, v = two(seed, counter, attempt + 1)
         u = u - 0.5
         us = 0.5 - tl.abs(u)

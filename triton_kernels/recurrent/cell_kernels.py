@@ -63,7 +63,7 @@ def lstm_step(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """c' = f c + i g and h' = o tanh(c'); the activated gates i, f, g, o."""
+    """Compute c' = f c + i g and h' = o tanh(c'), and keep the activated gates i, f, g, o."""
     row, column = tile_of(rows, hidden, INDEX, BLOCK_ROWS, BLOCK_COLS)
     mask = (row < rows)[:, None] & (column < hidden)[None, :]
     at_x, at_h = (row * x_row)[:, None] + column[None, :], (row * h_row)[:, None] + column[None, :]
@@ -90,8 +90,8 @@ def lstm_step_backward(
     cx,
     cy,
     kept,
-    to,
-    to_cx,
+    grad_gates,
+    grad_cx,
     rows,
     hidden,
     gh_row,
@@ -121,13 +121,13 @@ def lstm_step_backward(
         through += tanh_backward(grad * o, out)
     state = loaded(cx + (row * c_row)[:, None] + column[None, :], mask, TYPE)
     at = (row * hidden)[:, None] + column[None, :]
-    tl.store(to_cx + at, convert(through * f, to_cx.dtype.element_ty), mask=mask)
+    tl.store(grad_cx + at, convert(through * f, grad_cx.dtype.element_ty), mask=mask)
     at = (row * (4 * hidden))[:, None] + column[None, :]
-    element: tl.constexpr = to.dtype.element_ty
-    tl.store(to + at, convert(sigmoid_backward(through * g, i), element), mask=mask)
-    tl.store(to + hidden + at, convert(sigmoid_backward(through * state, f), element), mask=mask)
-    tl.store(to + 2 * hidden + at, convert(tanh_backward(through * i, g), element), mask=mask)
-    tl.store(to + 3 * hidden + at, convert(of_out, element), mask=mask)
+    element: tl.constexpr = grad_gates.dtype.element_ty
+    tl.store(grad_gates + at, convert(sigmoid_backward(through * g, i), element), mask=mask)
+    tl.store(grad_gates + hidden + at, convert(sigmoid_backward(through * state, f), element), mask=mask)
+    tl.store(grad_gates + 2 * hidden + at, convert(tanh_backward(through * i, g), element), mask=mask)
+    tl.store(grad_gates + 3 * hidden + at, convert(of_out, element), mask=mask)
 
 
 @triton.jit
@@ -149,7 +149,7 @@ def gru_step(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """h' = n + i (h - n) with n = tanh(x_n + r h_n); r, i, n, h and h_n."""
+    """Compute h' = n + i (h - n) with n = tanh(x_n + r h_n), and keep r, i, n, h and h_n."""
     row, column = tile_of(rows, hidden, INDEX, BLOCK_ROWS, BLOCK_COLS)
     mask = (row < rows)[:, None] & (column < hidden)[None, :]
     at_x, at_h = (row * x_row)[:, None] + column[None, :], (row * h_row)[:, None] + column[None, :]
@@ -223,9 +223,9 @@ for _kernel, _operand, _loads, _stores, _operations, _traffic in (
     (lstm_step, "hy", ("x", "h", "cx"), ("hy", "cy", "kept"), "25 n hidden", "15 n hidden itemsize"),
     (
         lstm_step_backward,
-        "to",
+        "grad_gates",
         ("grad_hy", "grad_cy", "cx", "cy", "kept"),
-        ("to", "to_cx"),
+        ("grad_gates", "grad_cx"),
         "26 n hidden",
         "13 n hidden itemsize",
     ),

@@ -121,13 +121,13 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
         {name: args[name] for name in ("grad_hy", "grad_cy", "cx", "cy")} | {"kept": args["workspace"]},
         {"grad_hy": "gh_row", "grad_cy": "gc_row", "cx": "c_row", "cy": "cy_row", "kept": "k_row"},
         {},
-        {"to": gates, "to_cx": state},
+        {"grad_gates": gates, "grad_cx": state},
     )
     add_up = _sums(call, gates, bias)
 
-    def into(to: Any, to_cx: Any, to_bias: Any, *inputs: Any) -> None:
-        run(to, to_cx, *inputs)
-        add_up(to_bias, to)
+    def into(out: Any, to_cx: Any, to_bias: Any, *inputs: Any) -> None:
+        run(out, to_cx, *inputs)
+        add_up(to_bias, out)
 
     return PlannedKernel(into)
 

@@ -39,11 +39,11 @@ def complex_logcumsumexp(call: StructuredCall) -> PlannedKernel:
     ]
     allocate, device = get_allocator("cuda").allocate, call.device
 
-    def into(to: Any, x: Any) -> None:
+    def into(out_data: Any, x: Any) -> None:
         buffers = [allocate(between.nbytes, device) for _ in steps[1:3]]
         source = x
         for number, step in enumerate(steps):
-            target = to if step is steps[-1] else buffers[number % 2]
+            target = out_data if step is steps[-1] else buffers[number % 2]
             step(target, source)
             source = target
 
@@ -65,10 +65,10 @@ def _step(call: StructuredCall, dim: int, shift: int, source: TensorSpec, target
     past = shift * source.strides[dim] * source.itemsize
     past_target = shift * target.strides[dim] * target.itemsize
 
-    def run(to: Any, x: Any) -> None:
-        keep(to, x)
+    def run(out: Any, x: Any) -> None:
+        keep(out, x)
         # The later of equals gives the angle, as in a sequential scan.
-        combine(to.offset_by(past_target), x.offset_by(past), x)
+        combine(out.offset_by(past_target), x.offset_by(past), x)
 
     return run
 

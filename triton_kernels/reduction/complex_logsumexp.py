@@ -27,12 +27,12 @@ def complex_logsumexp(call: StructuredCall) -> PlannedKernel:
     part, device = spec.dtype.to_real(), call.device
     dims = {d % spec.ndim if spec.ndim else 0 for d in call.extra["dims"]}
     real = spec.replace(strides=tuple(2 * s for s in spec.strides), dtype=part)
-    top = TensorSpec.contiguous(out.sizes, part, device)
+    max_spec = TensorSpec.contiguous(out.sizes, part, device)
     turned = TensorSpec.contiguous(spec.sizes, spec.dtype, device)
     total = TensorSpec.contiguous(out.sizes, out.dtype, device)
-    kept = iter([s for d, s in enumerate(top.strides) if d not in dims or out.ndim != spec.ndim])
+    kept = iter([s for d, s in enumerate(max_spec.strides) if d not in dims or out.ndim != spec.ndim])
     over = tuple(0 if d in dims else next(kept) for d in range(spec.ndim))
-    spread = top.replace(sizes=spec.sizes, strides=over)
+    spread = max_spec.replace(sizes=spec.sizes, strides=over)
     types = [part_type(spec.dtype)] * 2
 
     def part_of(args: dict[str, Any], result: TensorSpec) -> StructuredCall:
@@ -41,7 +41,7 @@ def complex_logsumexp(call: StructuredCall) -> PlannedKernel:
     allocate = get_allocator("cuda").allocate
     largest = None
     if spec.numel:
-        largest = reduction(REDUCTIONS["amax_stub"])(part_of({"self": real}, top)).into
+        largest = reduction(REDUCTIONS["amax_stub"])(part_of({"self": real}, max_spec)).into
     shift = complex_elementwise(
         part_of({"self": spec, "other": spread}, turned),
         shifted_exp,
@@ -52,16 +52,21 @@ def complex_logsumexp(call: StructuredCall) -> PlannedKernel:
     ).into
     add = complex_reduction(COMPLEX["sum_stub"])(part_of({"self": turned}, total)).into
     finish = complex_elementwise(
-        part_of({"self": total, "other": top}, out), shifted_log, [total, top], types, [True, False], True
+        part_of({"self": total, "other": max_spec}, out),
+        shifted_log,
+        [total, max_spec],
+        types,
+        [True, False],
+        True,
     ).into
 
-    def into(to: Any, x: Any) -> None:
-        tops, turns, totals = (allocate(each.nbytes, device) for each in (top, turned, total))
+    def into(out_data: Any, x: Any) -> None:
+        tops, turns, totals = (allocate(each.nbytes, device) for each in (max_spec, turned, total))
         if largest is not None:
             largest(tops, x)
             shift(turns, x, tops)
         add(totals, turns)
-        finish(to, totals, tops)
+        finish(out_data, totals, tops)
 
     return PlannedKernel(into)
 

@@ -65,8 +65,8 @@ def complex_reduction(row: JointReduction) -> Factory:
         number = row.number(call, sides.n)(())
         other = out.dtype.itemsize // 2
 
-        def into(to: object, x: object, *_: object) -> None:
-            source, target = x.address, to.address  # type: ignore[attr-defined]
+        def into(out_data: object, x: object, *_: object) -> None:
+            source, target = x.address, out_data.address  # type: ignore[attr-defined]
             targets = [target, target + other] if writes_pairs else [target]
             run([source, source + half], targets, number)
 

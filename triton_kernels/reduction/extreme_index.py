@@ -43,8 +43,8 @@ def extreme(largest: bool) -> Callable[[StructuredCall], PlannedKernel]:
             return through_contiguous(call, factory, dims)
         run = plan_extreme(call, sides, largest)
         if len(call.outputs) == 1:
-            return PlannedKernel(lambda to, x, *_: run(x.address, 0, to.address))
-        return PlannedKernel(lambda to, where, x, *_: run(x.address, to.address, where.address))
+            return PlannedKernel(lambda out_data, x, *_: run(x.address, 0, out_data.address))
+        return PlannedKernel(lambda out_data, where, x, *_: run(x.address, out_data.address, where.address))
 
     return factory
 
@@ -69,9 +69,9 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
     else:
         absent["out"] = None
     source = {"x": f"*{spec.dtype.triton_name}"}
-    n_out = sides.n_out
+    num_rows = sides.num_rows
     tile = tile_for(
-        n_out,
+        num_rows,
         sides.n,
         sides.reduced_is_inner,
         True,
@@ -80,16 +80,16 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
     )
     constexprs |= {**absent, "VECTOR": vector_of(spec, sides)}
     if tile.splits == 1:
-        chosen("one launch", "{} results of {} elements each leave nothing to split", n_out, sides.n)
+        chosen("one launch", "{} results of {} elements each leave nothing to split", num_rows, sides.n)
         absent_parts: dict[str, object] = {"at_parts": None, **UNSPLIT}
         launch, grid, numbers = plan_sides(
             call, extreme_with_index, sides, {**source, **results}, {**constexprs, **absent_parts}, tile
         )
         if wants_values:
-            return lambda x, to, where: launch(grid, x, to, where, *numbers)
+            return lambda x, out, where: launch(grid, x, out, where, *numbers)
         return lambda x, _, where: launch(grid, x, where, *numbers)
     why = "{} results of {} elements leave units idle"
-    chosen(f"{tile.splits} parts in one launch, then their extremes", why, n_out, sides.n)
+    chosen(f"{tile.splits} parts in one launch, then their extremes", why, num_rows, sides.n)
     parts = {"parts": f"*{type_name(type_)}", "at_parts": f"*{type_name(position)}", "counters": "*i32"}
     launch, grid, numbers = plan_sides(
         call,
@@ -98,18 +98,18 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
         {**source, **results, **parts},
         {**constexprs, "BLOCK_P": tile.parts},
         tile,
-        n_out,
+        num_rows,
     )
     allocate, device = get_allocator("cuda").allocate, call.device
     value_bytes, index_bytes = (
-        n_out * tile.splits * one.primitive_bitwidth // 8 for one in (type_, position)
+        num_rows * tile.splits * one.primitive_bitwidth // 8 for one in (type_, position)
     )
     blocks, counters = grid[0], counters_of(driver(), device)
 
-    def run(x: int, to: int, where: int) -> None:
+    def run(x: int, out: int, where: int) -> None:
         values, indices = allocate(value_bytes, device), allocate(index_bytes, device)
         counted = counters.current(blocks).address
-        outs = (to, where) if wants_values else (where,)
+        outs = (out, where) if wants_values else (where,)
         launch(grid, x, *outs, values.address, indices.address, counted, *numbers)
 
     return run

@@ -50,28 +50,28 @@ def extreme_with_index(
     parts,
     at_parts,
     counters,
-    n_out,
+    num_rows,
     n,
     chunk,
     part_stride,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    r0,
-    r1,
-    r2,
-    xr0,
-    xr1,
-    xr2,
-    xr3,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    reduced_size0,
+    reduced_size1,
+    reduced_size2,
+    x_reduced_stride0,
+    x_reduced_stride1,
+    x_reduced_stride2,
+    x_reduced_stride3,
     LARGEST: tl.constexpr,
     START: tl.constexpr,
     TYPE: tl.constexpr,
@@ -93,8 +93,18 @@ def extreme_with_index(
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
-    wanted = o < n_out
-    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
+    row_mask = o < num_rows
+    rows = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )
     best = tl.full((BLOCK_O, BLOCK_R), START, TYPE)
     # Where a lane's element stood in the first tile is where the extreme stands, if nothing has beaten it.
     where = tl.zeros((BLOCK_O, BLOCK_R), POSITION)
@@ -103,11 +113,11 @@ def extreme_with_index(
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
     if VECTOR > 0:
         begin, at, at_edge = edge_positions(rows + first, rows + last, VECTOR, INDEX)
-        at_edge = at_edge & wanted[:, None]
+        at_edge = at_edge & row_mask[:, None]
         edge = tl.load(x + at, mask=at_edge, other=0)
         edge = tl.where(at_edge, convert(edge, TYPE), tl.full((1, 1), START, TYPE))
         edge_index = tl.where(at_edge, (at - rows[:, None]).to(POSITION), NONE)
-        room = tl.where(wanted, rows + last - begin, 0)[:, None]
+        room = tl.where(row_mask, rows + last - begin, 0)[:, None]
         held = lane // VECTOR * VECTOR + VECTOR <= room
         start = lane + (begin - rows)[:, None]
         for base in range(0, last - first, BLOCK_R):
@@ -131,14 +141,34 @@ def extreme_with_index(
         held = start < last
         whole = first + (last - first) // BLOCK_R * BLOCK_R
         for base in range(first, whole, BLOCK_R):
-            at = rows[:, None] + offset_of(base + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
-            value = convert(tl.load(x + at, mask=wanted[:, None], other=0), TYPE)
+            at = rows[:, None] + offset_of(
+                base + lane,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )
+            value = convert(tl.load(x + at, mask=row_mask[:, None], other=0), TYPE)
             better = beats(value, best, LARGEST)
             best = tl.where(better, value, best)
             where = tl.where(better, (base - first).to(POSITION), where)
         if whole < last:
-            mask = wanted[:, None] & (whole + lane < last)
-            at = rows[:, None] + offset_of(whole + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+            mask = row_mask[:, None] & (whole + lane < last)
+            at = rows[:, None] + offset_of(
+                whole + lane,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )
             value = convert(tl.load(x + at, mask=mask, other=0), TYPE)
             better = beats(value, best, LARGEST) & mask
             best = tl.where(better, value, best)
@@ -146,22 +176,32 @@ def extreme_with_index(
         extreme = extreme_across(best, LARGEST)
         where += start.to(POSITION)
         index = first_index(best, extreme, tl.where(held, where, NONE), NONE)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    out_offset = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     if parts is None:
         if out is not None:
-            tl.store(out + to, convert(extreme, out.dtype.element_ty), mask=wanted)
-        tl.store(at_out + to, index.to(at_out.dtype.element_ty), mask=wanted)
+            tl.store(out + out_offset, convert(extreme, out.dtype.element_ty), mask=row_mask)
+        tl.store(at_out + out_offset, index.to(at_out.dtype.element_ty), mask=row_mask)
     else:
         own = o + part * part_stride
-        tl.store(parts + own, convert(extreme, parts.dtype.element_ty), mask=wanted)
-        tl.store(at_parts + own, index, mask=wanted)
+        tl.store(parts + own, convert(extreme, parts.dtype.element_ty), mask=row_mask)
+        tl.store(at_parts + own, index, mask=row_mask)
         splits = tl.num_programs(1)
         if is_last(counters + tl.program_id(0), splits):
             best_part = tl.full((BLOCK_O, BLOCK_P), START, TYPE)
             its_index = tl.full((BLOCK_O, BLOCK_P), NONE, POSITION)
             for base_part in range(0, splits, BLOCK_P):
                 p = (base_part + tl.arange(0, BLOCK_P)).to(INDEX)[None, :]
-                inside = wanted[:, None] & (p < splits)
+                inside = row_mask[:, None] & (p < splits)
                 from_part = o[:, None] + p * part_stride
                 value = convert(tl.load(parts + from_part, mask=inside, other=0), TYPE)
                 better = (beats(value, best_part, LARGEST) | (base_part == 0)) & inside
@@ -170,11 +210,14 @@ def extreme_with_index(
             final = extreme_across(best_part, LARGEST)
             final_index = first_index(best_part, final, its_index, NONE)
             if out is not None:
-                tl.store(out + to, convert(final, out.dtype.element_ty), mask=wanted)
-            tl.store(at_out + to, final_index.to(at_out.dtype.element_ty), mask=wanted)
+                tl.store(out + out_offset, convert(final, out.dtype.element_ty), mask=row_mask)
+            tl.store(at_out + out_offset, final_index.to(at_out.dtype.element_ty), mask=row_mask)
 
 
-ROWS, COLUMNS = Configuration((1, 4096), 8, all_registers=True), Configuration((64, 32), all_registers=True)
+ROW_TILE, COLUMN_TILE = (
+    Configuration((1, 4096), 8, all_registers=True),
+    Configuration((64, 32), all_registers=True),
+)
 DOUBLE = Configuration((1, 2048), 8, all_registers=True), Configuration((32, 32), all_registers=True)
 HALF_ROWS = Configuration((1, 2048), all_registers=True)
 """Worth timing: as much for each lane of half as many."""
@@ -186,11 +229,15 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32", "i32", "u32", "bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (ROWS, COLUMNS, HALF_ROWS),
+        ("fp32", "i32", "u32", "bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
+            ROW_TILE,
+            COLUMN_TILE,
+            HALF_ROWS,
+        ),
         ("fp64", "i64", "u64"): DOUBLE,
     },
     smaller=True,
     operations="2 n for each output",
-    traffic="n_out (n itemsize of x + itemsize of out + 8)",
+    traffic="num_rows (n itemsize of x + itemsize of out + 8)",
     loads=("x",),
 )

@@ -55,10 +55,10 @@ def through_contiguous_results(
     inner = factory(call._replace(args={**call.args, "self": source}, outputs=results)).into
     allocate = get_allocator("cuda").allocate
 
-    def into(to: Any, where: Any, x: Any, *_: Any) -> None:
+    def into(out_data: Any, where: Any, x: Any, *_: Any) -> None:
         data = [allocate(result.nbytes, result.device) for result in results]
         inner(*data, copied(x))
-        for out, scatter, result in zip((to, where), scatters, data, strict=True):
+        for out, scatter, result in zip((out_data, where), scatters, data, strict=True):
             scatter(out, result)
 
     return PlannedKernel(into)
@@ -74,7 +74,7 @@ def plan_running_extreme(call: StructuredCall, sides: Sides, largest: bool) -> P
         row = PairScan(later_smaller, smaller_across, smaller_along, highest(type_), type_, tl.int64)
     source, result = f"*{spec.dtype.triton_name}", f"*{values.dtype.triton_name}"
     run = plan_pair_scan(call, row, sides, [source], [result, "*i64"])
-    return PlannedKernel(lambda to, where, x, *_: run([x.address], [to.address, where.address]))
+    return PlannedKernel(lambda out, where, x, *_: run([x.address], [out.address, where.address]))
 
 
 register_stub("cummax_stub", "cuda", running_extreme(True))

@@ -94,9 +94,11 @@ def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKe
         run = plan_joint(call, row, sides, [spec.dtype], outputs)
         number = row.number(call, sides.n)
         if len(outputs) == 1:
-            return PlannedKernel(lambda to, x, *rest: run([x.address], [to.address], number(*rest)))
+            return PlannedKernel(
+                lambda out_data, x, *rest: run([x.address], [out_data.address], number(*rest))
+            )
         return PlannedKernel(
-            lambda to, also, x, *rest: run([x.address], [to.address, also.address], number(*rest))
+            lambda out_data, also, x, *rest: run([x.address], [out_data.address, also.address], number(*rest))
         )
 
     return factory
@@ -120,7 +122,7 @@ def plan_joint(
     words = words_of(accumulators)
     itemsize = max(inputs[0].itemsize, 4)
     tile = tile_for(
-        sides.n_out,
+        sides.num_rows,
         sides.n,
         sides.reduced_is_inner,
         True,
@@ -131,10 +133,10 @@ def plan_joint(
     sources = [f"*{dtype.triton_name}" for dtype in inputs]
     results = [f"*{dtype.triton_name}" for dtype in outputs]
     if tile.splits == 1:
-        chosen("one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n)
+        chosen("one launch", "{} results of {} elements each leave nothing to split", sides.num_rows, sides.n)
         return one_pass(call, row, sides, tile, accumulators, sources, results)
     why = "{} results of {} elements leave units idle"
-    chosen(f"{tile.splits} parts in one launch, then their reduction", why, sides.n_out, sides.n)
+    chosen(f"{tile.splits} parts in one launch, then their reduction", why, sides.num_rows, sides.n)
     return in_parts(call, row, sides, tile, accumulators, sources, results)
 
 
@@ -209,7 +211,7 @@ def plan_jointly(
         constexprs,
         tile,
         part_stride,
-        reduced_names=("xr", "yr"),
+        reduced_names=("x_reduced_stride", "y_reduced_stride"),
     )
 
 
@@ -228,10 +230,12 @@ def in_parts(
     results: Sequence[str],
 ) -> Run:
     """Return one launch that writes each part's accumulators, as [splits, outputs], and then combines them."""
-    n_out = sides.n_out
+    num_rows = sides.num_rows
     types = [f"*{type_name(type_)}" for type_, _ in accumulators]
-    launch, grid, numbers = plan_jointly(call, row, sides, tile, accumulators, sources, results, types, n_out)
-    sizes = [n_out * tile.splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
+    launch, grid, numbers = plan_jointly(
+        call, row, sides, tile, accumulators, sources, results, types, num_rows
+    )
+    sizes = [num_rows * tile.splits * max(type_.primitive_bitwidth // 8, 1) for type_, _ in accumulators]
     allocate, device = get_allocator("cuda").allocate, call.device
     blocks, counters = grid[0], counters_of(driver(), device)
 

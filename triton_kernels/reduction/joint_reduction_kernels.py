@@ -23,16 +23,16 @@ def extremes_across(t):
 
 @triton.jit
 def finite(a):
-    """`a`, or 0 where it is infinite or NaN: what exponents are shifted by."""
+    """Replace infinities and NaN by 0, to shift exponents by the result."""
     return tl.where(a - a == 0, a, tl.zeros_like(a))
 
 
 @triton.jit
 def shifted_sums(a, a_sum, b, b_sum):
     """Combine two pairs of a maximum and a sum of exponentials shifted by it (Milakov, Gimelshein, 2018)."""
-    top = largest(a, b)
-    shift = finite(top)
-    return top, a_sum * exp(a - shift) + b_sum * exp(b - shift)
+    maximum = largest(a, b)
+    shift = finite(maximum)
+    return maximum, a_sum * exp(a - shift) + b_sum * exp(b - shift)
 
 
 @triton.jit
@@ -90,7 +90,7 @@ def as_one(t, number):
 
 @triton.jit
 def multiply_pairs(a, a_other, b, b_other):
-    """(a + i a') (b + i b')."""
+    """Compute (a + i a') (b + i b')."""
     return a * b - a_other * b_other, a * b_other + a_other * b
 
 
@@ -183,8 +183,8 @@ def first_over_second(t, number):
 
 @triton.jit
 def starting(
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    ROW_TILE: tl.constexpr,
+    COLUMN_TILE: tl.constexpr,
     ARITY: tl.constexpr,
     START0: tl.constexpr,
     START1: tl.constexpr,
@@ -194,13 +194,17 @@ def starting(
     TYPE2: tl.constexpr,
 ):
     """Return the accumulators' identity elements."""
-    first = tl.full((ROWS, COLUMNS), START0, TYPE0)
+    first = tl.full((ROW_TILE, COLUMN_TILE), START0, TYPE0)
     if ARITY == 1:
         return (first,)
     elif ARITY == 2:
-        return first, tl.full((ROWS, COLUMNS), START1, TYPE1)
+        return first, tl.full((ROW_TILE, COLUMN_TILE), START1, TYPE1)
     else:
-        return first, tl.full((ROWS, COLUMNS), START1, TYPE1), tl.full((ROWS, COLUMNS), START2, TYPE2)
+        return (
+            first,
+            tl.full((ROW_TILE, COLUMN_TILE), START1, TYPE1),
+            tl.full((ROW_TILE, COLUMN_TILE), START2, TYPE2),
+        )
 
 
 @triton.jit
@@ -242,32 +246,32 @@ def reduce_jointly(
     part2,
     counters,
     number,
-    n_out,
+    num_rows,
     n,
     chunk,
     part_stride,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    r0,
-    r1,
-    r2,
-    xr0,
-    xr1,
-    xr2,
-    xr3,
-    yr0,
-    yr1,
-    yr2,
-    yr3,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    reduced_size0,
+    reduced_size1,
+    reduced_size2,
+    x_reduced_stride0,
+    x_reduced_stride1,
+    x_reduced_stride2,
+    x_reduced_stride3,
+    y_reduced_stride0,
+    y_reduced_stride1,
+    y_reduced_stride2,
+    y_reduced_stride3,
     COMBINE: tl.constexpr,
     ACROSS: tl.constexpr,
     ELEMENT: tl.constexpr,
@@ -290,39 +294,85 @@ def reduce_jointly(
     """Reduce lines of `a` and `b`. With `part0` accumulators are those of parts first, then of all, as in `reduce`."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
-    wanted = o < n_out
-    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
+    row_mask = o < num_rows
+    rows = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )[:, None]
     total = starting(BLOCK_O, BLOCK_R, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
     nothing = starting(1, 1, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted[:, None] & (r < last)[None, :]
-        at = rows + offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
+        mask = row_mask[:, None] & (r < last)[None, :]
+        at = (
+            rows
+            + offset_of(
+                r,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )[None, :]
+        )
         value = convert(tl.load(a + at, mask=mask, other=0), LOADED)
         if b is not None:
-            at_b = rows + offset_of(r, r0, r1, r2, yr0, yr1, yr2, yr3, REDUCED)[None, :]
+            at_b = (
+                rows
+                + offset_of(
+                    r,
+                    reduced_size0,
+                    reduced_size1,
+                    reduced_size2,
+                    y_reduced_stride0,
+                    y_reduced_stride1,
+                    y_reduced_stride2,
+                    y_reduced_stride3,
+                    REDUCED,
+                )[None, :]
+            )
             second = convert(tl.load(b + at_b, mask=mask, other=0), LOADED)
         else:
             second = value
         value = ELEMENT(value, second)
         total = combined(COMBINE, ARITY, total, where_each(ARITY, mask, value, nothing))
     total = ACROSS(total)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    out_ptrs = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     if part0 is None:
-        store_each(FINISH(total, number), out0, out1, to + part * part_stride, wanted)
+        store_each(FINISH(total, number), out0, out1, out_ptrs + part * part_stride, row_mask)
     else:
         own = o + part * part_stride
-        store_each(total, part0, part1, own, wanted)
+        store_each(total, part0, part1, own, row_mask)
         if part2 is not None:
-            tl.store(part2 + own, convert(total[2], part2.dtype.element_ty), mask=wanted)
+            tl.store(part2 + own, convert(total[2], part2.dtype.element_ty), mask=row_mask)
         splits = tl.num_programs(1)
         if is_last(counters + tl.program_id(0), splits):
             together = starting(BLOCK_O, BLOCK_P, ARITY, START0, START1, START2, TYPE0, TYPE1, TYPE2)
             for base_part in range(0, splits, BLOCK_P):
                 p = (base_part + tl.arange(0, BLOCK_P)).to(INDEX)[None, :]
-                inside = wanted[:, None] & (p < splits)
+                inside = row_mask[:, None] & (p < splits)
                 from_part = o[:, None] + p * part_stride
                 left = convert(tl.load(part0 + from_part, mask=inside, other=0), TYPE0)
                 if ARITY == 1:
@@ -333,10 +383,10 @@ def reduce_jointly(
                     middle = convert(tl.load(part1 + from_part, mask=inside, other=0), TYPE1)
                     each = (left, middle, convert(tl.load(part2 + from_part, mask=inside, other=0), TYPE2))
                 together = combined(COMBINE, ARITY, together, where_each(ARITY, inside, each, nothing))
-            store_each(FINISH(ACROSS(together), number), out0, out1, to, wanted)
+            store_each(FINISH(ACROSS(together), number), out0, out1, out_ptrs, row_mask)
 
 
-ROWS, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMNS = (
+ROW_TILE, FEW_ROWS, SHORT_ROWS, HALF_ROWS, COLUMN_TILE = (
     Configuration((1, 4096), 8),
     Configuration((1, 2048)),
     Configuration((32, 64)),
@@ -353,16 +403,16 @@ declare(
     operand="a",
     tile=("BLOCK_O", "BLOCK_R"),
     dtypes={
-        ("fp32",): (ROWS, COLUMNS, FEW_ROWS),
-        ("bf16", "fp16"): (ROWS, FEW_ROWS),
+        ("fp32",): (ROW_TILE, COLUMN_TILE, FEW_ROWS),
+        ("bf16", "fp16"): (ROW_TILE, FEW_ROWS),
         ("fp64",): (HALF_ROWS, Configuration((32, 32))),
         ("i64",): (HALF_ROWS,),
-        ("i8",): (ROWS, SHORT_ROWS),
-        ("i1",): (ROWS,),
+        ("i8",): (ROW_TILE, SHORT_ROWS),
+        ("i1",): (ROW_TILE,),
     },
     smaller=True,
     operations="n for each output, times the combining function's",
-    traffic="n_out (n itemsize of each input + itemsize of each output)",
+    traffic="num_rows (n itemsize of each input + itemsize of each output)",
     loads=("a",),
     local={
         "shifted_sums": (

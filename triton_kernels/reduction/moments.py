@@ -22,9 +22,9 @@ from .complex_reduction import real_or_complex
 from .moments_kernels import reduce_moments
 from .reduction import vector_of
 from .sides import (
-    LANES,
     MAX_DIMS,
     TILE_BYTES,
+    WARP_SIZE,
     Sides,
     Tile,
     asking,
@@ -63,8 +63,10 @@ def moments(root: bool, with_mean: bool, of_pairs: bool) -> Callable[[Structured
         run = plan_moments(call, sides, root, with_mean, of_pairs)
         number = freedom(call, sides.n)
         if with_mean:
-            return PlannedKernel(lambda to, also, x, *r: run(x.address, to.address, also.address, number(*r)))
-        return PlannedKernel(lambda to, x, *r: run(x.address, to.address, 0, number(*r)))
+            return PlannedKernel(
+                lambda out_data, also, x, *r: run(x.address, out_data.address, also.address, number(*r))
+            )
+        return PlannedKernel(lambda out_data, x, *r: run(x.address, out_data.address, 0, number(*r)))
 
     return factory
 
@@ -83,14 +85,14 @@ def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool
     inner = sides.reduced_is_inner
     lane_bytes = bytes_for(number, inner, with_mean, of_pairs, sides.n)
     if of_pairs:
-        tile = tile_for(sides.n_out, sides.n, inner, True, itemsize=lane_bytes)
+        tile = tile_for(sides.num_rows, sides.n, inner, True, itemsize=lane_bytes)
         tile = Tile(2 * tile.outputs, tile.reduced, tile.splits, tile.chunk, tile.warps)
         vector, sides = 0, as_pairs(sides)
     else:
         ask = asking(reduce_moments, call, number)
-        tile = tile_for(sides.n_out, sides.n, inner, True, itemsize=lane_bytes, ask=ask)
+        tile = tile_for(sides.num_rows, sides.n, inner, True, itemsize=lane_bytes, ask=ask)
         vector = vector_of(spec, sides)
-    n_out, is_split = sides.n_out, tile.splits > 1
+    num_rows, is_split = sides.num_rows, tile.splits > 1
     pointers = {"x": f"*{number.triton_name}", "out": f"*{out.dtype.triton_name}"}
     constexprs: dict[str, object] = {
         "ROOT": root,
@@ -109,21 +111,21 @@ def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool
         (pointers if is_given else constexprs)[name] = type_ if is_given else None
     pointers["number"] = "fp64"
     launch, grid, numbers = plan_sides(
-        call, reduce_moments, sides, pointers, constexprs, tile, n_out if is_split else 0
+        call, reduce_moments, sides, pointers, constexprs, tile, num_rows if is_split else 0
     )
     if not is_split:
-        chosen("one launch", "{} results of {} elements each leave nothing to split", n_out, sides.n)
+        chosen("one launch", "{} results of {} elements each leave nothing to split", num_rows, sides.n)
         if with_mean:
-            return lambda x, to, mean, number: launch(grid, x, to, mean, number, *numbers)
-        return lambda x, to, _, number: launch(grid, x, to, number, *numbers)
+            return lambda x, out_data, mean, number: launch(grid, x, out_data, mean, number, *numbers)
+        return lambda x, out_data, _, number: launch(grid, x, out_data, number, *numbers)
     why = "{} results of {} elements leave units idle"
-    chosen(f"{tile.splits} parts in one launch, then their union", why, n_out, sides.n)
-    allocate, device, nbytes = get_allocator("cuda").allocate, call.device, n_out * tile.splits * 8
+    chosen(f"{tile.splits} parts in one launch, then their union", why, num_rows, sides.n)
+    allocate, device, nbytes = get_allocator("cuda").allocate, call.device, num_rows * tile.splits * 8
     blocks, counters = grid[0], counters_of(driver(), device)
 
-    def run(x: int, to: int, mean: int, number: float) -> None:
+    def run(x: int, out_data: int, mean: int, number: float) -> None:
         means, squares = allocate(nbytes, device), allocate(nbytes, device)
-        outs = (to, mean) if with_mean else (to,)
+        outs = (out_data, mean) if with_mean else (out_data,)
         counted = counters.current(blocks).address
         launch(grid, x, *outs, means.address, squares.address, counted, number, *numbers)
 
@@ -145,7 +147,7 @@ def bytes_for(number: ScalarType, inner: bool, with_mean: bool, of_pairs: bool, 
 
 def parts_at_a_time(tile: Tile) -> int:
     """Return the parts of each line that the last program reads at a time: 4 float64 means and squares per lane."""
-    return min(next_power_of_2(tile.splits), max(4 * LANES * tile.warps // tile.outputs, 1))
+    return min(next_power_of_2(tile.splits), max(4 * WARP_SIZE * tile.warps // tile.outputs, 1))
 
 
 for _stub, _root, _with_mean in (

@@ -38,14 +38,14 @@ def store_moments(
     squares,
     mean,
     number,
-    n_out,
-    k0,
-    k1,
-    k2,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
+    num_rows,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
     ROOT: tl.constexpr,
     KEPT: tl.constexpr,
     INDEX: tl.constexpr,
@@ -54,17 +54,39 @@ def store_moments(
 ):
     """Store a program's results; of PAIRS, the parts of complex numbers, the sum of their variances."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    out_offset = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     if PAIRS:
         first = tl.program_id(0).to(INDEX) * BLOCK_O + 2 * tl.arange(0, BLOCK_O // 2).to(INDEX)
-        at = offset_of(first, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+        at = offset_of(
+            first,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            out_kept_stride0,
+            out_kept_stride1,
+            out_kept_stride2,
+            out_kept_stride3,
+            KEPT,
+        )
         both = sum_across(tl.reshape(spread(squares, number, False), (BLOCK_O // 2, 2)))
-        tl.store(out + at, convert(sqrt(both) if ROOT else both, out.dtype.element_ty), mask=first < n_out)
-        to = 2 * to + o % 2
+        tl.store(out + at, convert(sqrt(both) if ROOT else both, out.dtype.element_ty), mask=first < num_rows)
+        out_offset = 2 * out_offset + o % 2
     else:
-        tl.store(out + to, convert(spread(squares, number, ROOT), out.dtype.element_ty), mask=o < n_out)
+        tl.store(
+            out + out_offset, convert(spread(squares, number, ROOT), out.dtype.element_ty), mask=o < num_rows
+        )
     if mean_out is not None:
-        tl.store(mean_out + to, convert(mean, mean_out.dtype.element_ty), mask=o < n_out)
+        tl.store(mean_out + out_offset, convert(mean, mean_out.dtype.element_ty), mask=o < num_rows)
 
 
 @triton.jit
@@ -72,7 +94,7 @@ def united(
     part_mean,
     part_squares,
     o,
-    wanted,
+    row_mask,
     n,
     chunk,
     part_stride,
@@ -86,7 +108,7 @@ def united(
     sums = tl.zeros((BLOCK_O, BLOCK_P), tl.float64)
     for base in range(0, parts, BLOCK_P):
         p = (base + lane).to(INDEX)[None, :]
-        inside = wanted[:, None] & (p < parts)
+        inside = row_mask[:, None] & (p < parts)
         count = tl.minimum(n - p * chunk, chunk).to(tl.float64)
         value = tl.load(part_mean + (o[:, None] + p * part_stride), mask=inside, other=0)
         sums += tl.where(inside, value * count, 0.0)
@@ -96,7 +118,7 @@ def united(
     about = tl.zeros((BLOCK_O, BLOCK_P), tl.float64)
     for base in range(0, parts, BLOCK_P):
         p = (base + lane).to(INDEX)[None, :]
-        inside = wanted[:, None] & (p < parts)
+        inside = row_mask[:, None] & (p < parts)
         count = tl.minimum(n - p * chunk, chunk).to(tl.float64)
         gap = tl.load(part_mean + (o[:, None] + p * part_stride), mask=inside, other=0) - middle[:, None]
         own = tl.load(part_squares + (o[:, None] + p * part_stride), mask=inside, other=0)
@@ -115,28 +137,28 @@ def reduce_moments(
     part_squares,
     counters,
     number,
-    n_out,
+    num_rows,
     n,
     chunk,
     part_stride,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    r0,
-    r1,
-    r2,
-    xr0,
-    xr1,
-    xr2,
-    xr3,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    reduced_size0,
+    reduced_size1,
+    reduced_size2,
+    x_reduced_stride0,
+    x_reduced_stride1,
+    x_reduced_stride2,
+    x_reduced_stride3,
     ROOT: tl.constexpr,
     PAIRS: tl.constexpr,
     SINGLE: tl.constexpr,
@@ -157,15 +179,35 @@ def reduce_moments(
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
-    wanted = o < n_out
-    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
+    row_mask = o < num_rows
+    rows = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     WITH_MEAN: tl.constexpr = mean_out is not None or part_mean is not None
     pivot = tl.zeros((BLOCK_O,), TYPE)
     if not SINGLE:
-        at_first = rows + offset_of(first, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
-        pivot = finite(convert(tl.load(x + at_first, mask=wanted & (first < last), other=0), TYPE))
+        at_first = rows + offset_of(
+            first,
+            reduced_size0,
+            reduced_size1,
+            reduced_size2,
+            x_reduced_stride0,
+            x_reduced_stride1,
+            x_reduced_stride2,
+            x_reduced_stride3,
+            REDUCED,
+        )
+        pivot = finite(convert(tl.load(x + at_first, mask=row_mask & (first < last), other=0), TYPE))
     mean = tl.zeros((BLOCK_O, BLOCK_R), TYPE)
     squares = tl.zeros((BLOCK_O, BLOCK_R), TYPE)
     total = tl.zeros((BLOCK_O, BLOCK_R), TYPE)
@@ -175,10 +217,10 @@ def reduce_moments(
     size = tl.zeros((1,), TYPE) + (last - first).to(TYPE)
     if VECTOR > 0:
         begin, at, at_edge = edge_positions(rows + first, rows + last, VECTOR, INDEX)
-        at_edge = at_edge & wanted[:, None]
+        at_edge = at_edge & row_mask[:, None]
         edge = convert(tl.load(x + at, mask=at_edge, other=0), TYPE) - pivot[:, None]
         edge = tl.where(at_edge, edge, tl.zeros_like(edge))
-        room = tl.where(wanted, rows + last - begin, 0)[:, None]
+        room = tl.where(row_mask, rows + last - begin, 0)[:, None]
         needed = lane // VECTOR * VECTOR + VECTOR
         if SINGLE:
             mask = needed <= room
@@ -206,16 +248,36 @@ def reduce_moments(
         whole = first + (last - first) // BLOCK_R * BLOCK_R
         if SINGLE:
             whole = first
-            mask = wanted[:, None] & (lane < last)
-            at = rows[:, None] + offset_of(lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+            mask = row_mask[:, None] & (lane < last)
+            at = rows[:, None] + offset_of(
+                lane,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )
             mean = convert(tl.load(x + at, mask=mask, other=0), TYPE)
             mean = tl.where(mask, mean, tl.zeros_like(mean))
             total = mean
         for base in range(first, whole, BLOCK_R):
             seen += one
             share = divide(one, seen)
-            at = rows[:, None] + offset_of(base + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
-            value = convert(tl.load(x + at, mask=wanted[:, None], other=0), TYPE) - pivot[:, None]
+            at = rows[:, None] + offset_of(
+                base + lane,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )
+            value = convert(tl.load(x + at, mask=row_mask[:, None], other=0), TYPE) - pivot[:, None]
             gap = value - mean
             mean = tl.fma(gap, tl.broadcast_to(share[:, None], gap.shape), mean)
             squares = tl.fma(gap, value - mean, squares)
@@ -223,8 +285,18 @@ def reduce_moments(
                 total += value
         if (whole < last) & (not SINGLE):
             share = divide(one, seen + one)
-            mask = wanted[:, None] & (whole + lane < last)
-            at = rows[:, None] + offset_of(whole + lane, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)
+            mask = row_mask[:, None] & (whole + lane < last)
+            at = rows[:, None] + offset_of(
+                whole + lane,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )
             value = convert(tl.load(x + at, mask=mask, other=0), TYPE) - pivot[:, None]
             gap = value - mean
             mean = tl.where(mask, tl.fma(gap, tl.broadcast_to(share[:, None], gap.shape), mean), mean)
@@ -246,19 +318,21 @@ def reduce_moments(
     middle = middle.to(tl.float64) + pivot.to(tl.float64)
     if part_mean is None:
         store_moments(
-            out, mean_out, about, middle, number, n_out, k0, k1, k2, ok0, ok1, ok2, ok3,
+            out, mean_out, about, middle, number, num_rows, kept_size0, kept_size1, kept_size2,
+            out_kept_stride0, out_kept_stride1, out_kept_stride2, out_kept_stride3,
             ROOT, KEPT, INDEX, PAIRS, BLOCK_O,
         )  # fmt: skip
     else:
         own = o + part * part_stride
-        tl.store(part_squares + own, about.to(tl.float64), mask=wanted)
-        tl.store(part_mean + own, middle, mask=wanted)
+        tl.store(part_squares + own, about.to(tl.float64), mask=row_mask)
+        tl.store(part_mean + own, middle, mask=row_mask)
         if is_last(counters + tl.program_id(0), tl.num_programs(1)):
             about_all, mean_of_all = united(
-                part_mean, part_squares, o, wanted, n, chunk, part_stride, INDEX, BLOCK_O, BLOCK_P
+                part_mean, part_squares, o, row_mask, n, chunk, part_stride, INDEX, BLOCK_O, BLOCK_P
             )
             store_moments(
-                out, mean_out, about_all, mean_of_all, number, n_out, k0, k1, k2, ok0, ok1, ok2, ok3,
+                out, mean_out, about_all, mean_of_all, number, num_rows, kept_size0, kept_size1, kept_size2,
+                out_kept_stride0, out_kept_stride1, out_kept_stride2, out_kept_stride3,
                 ROOT, KEPT, INDEX, PAIRS, BLOCK_O,
             )  # fmt: skip
 
@@ -280,6 +354,6 @@ declare(
     },
     smaller=True,
     operations="5 n for each output",
-    traffic="n_out (n itemsize of x + itemsize of each output)",
+    traffic="num_rows (n itemsize of x + itemsize of each output)",
     loads=("x",),
 )

@@ -54,9 +54,9 @@ class PairScan:
         }
 
 
-def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
+def line_tile(num_rows: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
     """Return tiles with half as many elements of `nbytes` as sums have, since each element is a pair."""
-    tile = tile_for(n_out, n, inner, may_split, itemsize=2 * nbytes)
+    tile = tile_for(num_rows, n, inner, may_split, itemsize=2 * nbytes)
     if not interpreted() or tile.reduced <= INTERPRETED_TILE:
         return tile
     chunk = -(-n // tile.splits // INTERPRETED_TILE) * INTERPRETED_TILE
@@ -72,15 +72,15 @@ def plan_pair_scan(
         sides: the lines and the positions in them, over the input's strides and the results'.
         inputs, results: the types of their elements.
     """
-    n_out, kept, nbytes = sides.n_out, sides.kept, row.type_.primitive_bitwidth // 8
-    tile = line_tile(n_out, sides.n, sides.reduced_is_inner, True, nbytes)
+    num_rows, kept, nbytes = sides.num_rows, sides.kept, row.type_.primitive_bitwidth // 8
+    tile = line_tile(num_rows, sides.n, sides.reduced_is_inner, True, nbytes)
     carries = [f"*{type_name(row.type_)}", f"*{type_name(row.type_of_other)}"]
 
     def planned(
-        sides: Sides, tile: Tile, sources: Sequence[str], to: Sequence[str], totals: bool, carried: bool
+        sides: Sides, tile: Tile, sources: Sequence[str], out: Sequence[str], totals: bool, carried: bool
     ) -> Any:
         constants = {**row.constants(), "TOTALS": totals, "SINGLE": tile.chunk <= tile.reduced}
-        pointers = dict(zip(("x", "y"), sources, strict=False)) | dict(zip(("out", "also"), to, strict=True))
+        pointers = dict(zip(("x", "y"), sources, strict=False)) | dict(zip(("out", "also"), out, strict=True))
         if "y" not in pointers:
             constants["y"] = None
         if carried:
@@ -94,8 +94,8 @@ def plan_pair_scan(
             pointers,
             constants,
             tile,
-            kept_names=("xk", "ok"),
-            reduced_names=("xr", "or"),
+            kept_names=("x_kept_stride", "out_kept_stride"),
+            reduced_names=("x_reduced_stride", "out_reduced_stride"),
         )
 
     if tile.splits == 1:
@@ -113,7 +113,7 @@ def plan_pair_scan(
     )
     prefixes, prefixes_grid, prefixes_numbers = planned(
         Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        line_tile(n_out, splits, True, False, nbytes),
+        line_tile(num_rows, splits, True, False, nbytes),
         carries,
         carries,
         False,
@@ -121,7 +121,7 @@ def plan_pair_scan(
     )
     within, within_grid, within_numbers = planned(sides, tile, inputs, results, False, True)
     allocate = get_allocator("cuda").allocate
-    sizes = [n_out * splits * one.primitive_bitwidth // 8 for one in (row.type_, row.type_of_other)]
+    sizes = [num_rows * splits * one.primitive_bitwidth // 8 for one in (row.type_, row.type_of_other)]
     device = call.device
 
     def run(ins: Sequence[int], outs: Sequence[int]) -> None:

@@ -130,7 +130,7 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
             )
             return through_contiguous(call, factory, dims)
         tile = tile_for(
-            sides.n_out,
+            sides.num_rows,
             sides.n,
             sides.reduced_is_inner,
             True,
@@ -149,12 +149,12 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         if tile.splits == 1:
             chosen(
-                "one launch", "{} results of {} elements each leave nothing to split", sides.n_out, sides.n
+                "one launch", "{} results of {} elements each leave nothing to split", sides.num_rows, sides.n
             )
             launch, grid, numbers = plan_sides(call, reduce, sides, pointers, {**constexprs, **UNSPLIT}, tile)
-            return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+            return PlannedKernel(lambda out_data, x, *_: launch(grid, x.address, out_data.address, *numbers))
         why = "{} results of {} elements each are too few programs, or too long sums"
-        chosen(f"{tile.splits} parts in one launch, then their reduction", why, sides.n_out, sides.n)
+        chosen(f"{tile.splits} parts in one launch, then their reduction", why, sides.num_rows, sides.n)
         return split_reduction(call, sides, tile, pointers, constexprs, accumulator)
 
     return factory
@@ -187,7 +187,7 @@ def split_reduction(
     accumulator: tl.dtype,
 ) -> PlannedKernel:
     """Return one launch whose last programs reduce partial results, stored as [splits, outputs]."""
-    n_out, splits = sides.n_out, tile.splits
+    num_rows, splits = sides.num_rows, tile.splits
     launch, grid, numbers = plan_sides(
         call,
         reduce,
@@ -195,15 +195,15 @@ def split_reduction(
         {**pointers, "parts": f"*{type_name(accumulator)}", "counters": "*i32"},
         {**constexprs, "BLOCK_P": tile.parts},
         tile,
-        n_out,
+        num_rows,
     )
     allocate, device = get_allocator("cuda").allocate, call.device
-    nbytes = n_out * splits * max(accumulator.primitive_bitwidth // 8, 1)
+    nbytes = num_rows * splits * max(accumulator.primitive_bitwidth // 8, 1)
     blocks, counters = grid[0], counters_of(driver(), device)
 
-    def into(to: Any, x: Any, *_: Any) -> None:
+    def into(out: Any, x: Any, *_: Any) -> None:
         parts, counted = allocate(nbytes, device), counters.current(blocks)
-        launch(grid, x.address, to.address, parts.address, counted.address, *numbers)
+        launch(grid, x.address, out.address, parts.address, counted.address, *numbers)
 
     return PlannedKernel(into)
 

@@ -163,29 +163,29 @@ def reduce(
     out,
     parts,
     counters,
-    n_out,
+    num_rows,
     n,
     count,
     chunk,
     part_stride,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    r0,
-    r1,
-    r2,
-    xr0,
-    xr1,
-    xr2,
-    xr3,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    reduced_size0,
+    reduced_size1,
+    reduced_size2,
+    x_reduced_stride0,
+    x_reduced_stride1,
+    x_reduced_stride2,
+    x_reduced_stride3,
     COMBINE: tl.constexpr,
     ACROSS: tl.constexpr,
     LOAD: tl.constexpr,
@@ -202,8 +202,9 @@ def reduce(
 ):
     """Reduce each line, or each part of it.
 
-    With `parts`, which are [parts, n_out], the last program of a block of outputs reduces those of its lines, BLOCK_P
-    at a time; `counters` has one for each block. Without, `out` has a result for each part, `part_stride` apart.
+    With `parts`, which are [parts, num_rows], the last program of a block of outputs reduces those of its lines,
+    BLOCK_P at a time; `counters` has one counter for each block. Without `parts`, `out` has a result for each part,
+    `part_stride` apart.
 
     Whole tiles are not masked along a line; what remains is. With VECTOR the reduced elements are runs of memory
     that may begin and end within a vector of that many: whole vectors are loaded as such, the elements at both ends
@@ -211,19 +212,29 @@ def reduce(
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
-    wanted = o < n_out
-    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)
+    row_mask = o < num_rows
+    rows = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )
     start = tl.full((1, 1), START, ACCUMULATOR)
     total = tl.full((BLOCK_O, BLOCK_R), START, ACCUMULATOR)
     first = part * chunk
     last = tl.minimum(first + chunk, n)
     if VECTOR > 0:
         begin, at, at_edge = edge_positions(rows + first, rows + last, VECTOR, INDEX)
-        at_edge = at_edge & wanted[:, None]
+        at_edge = at_edge & row_mask[:, None]
         edge = convert(tl.load(x + at, mask=at_edge, other=0), ACCUMULATOR)
         edges = tl.where(at_edge, convert(LOAD(edge), ACCUMULATOR), start)
         lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
-        room = tl.where(wanted, rows + last - begin, 0)[:, None]
+        room = tl.where(row_mask, rows + last - begin, 0)[:, None]
         for base in range(0, last - first, BLOCK_R):
             mask = lane // VECTOR * VECTOR + VECTOR <= room - base
             value = tl.load(x + (begin[:, None] + (base + lane)), mask=mask, other=0)
@@ -234,35 +245,65 @@ def reduce(
         whole = first + (last - first) // BLOCK_R * BLOCK_R
         for base in range(first, whole, BLOCK_R):
             r = base + tl.arange(0, BLOCK_R).to(INDEX)
-            columns = offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
+            columns = offset_of(
+                r,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )[None, :]
             # What lanes without an output combine is stored nowhere.
-            value = tl.load(x + (rows[:, None] + columns), mask=wanted[:, None], other=0)
+            value = tl.load(x + (rows[:, None] + columns), mask=row_mask[:, None], other=0)
             total = COMBINE(total, convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR))
         if whole < last:
             r = whole + tl.arange(0, BLOCK_R).to(INDEX)
-            mask = wanted[:, None] & (r < last)[None, :]
-            columns = offset_of(r, r0, r1, r2, xr0, xr1, xr2, xr3, REDUCED)[None, :]
+            mask = row_mask[:, None] & (r < last)[None, :]
+            columns = offset_of(
+                r,
+                reduced_size0,
+                reduced_size1,
+                reduced_size2,
+                x_reduced_stride0,
+                x_reduced_stride1,
+                x_reduced_stride2,
+                x_reduced_stride3,
+                REDUCED,
+            )[None, :]
             value = tl.load(x + (rows[:, None] + columns), mask=mask, other=0)
             value = convert(LOAD(convert(value, ACCUMULATOR)), ACCUMULATOR)
             total = COMBINE(total, tl.where(mask, value, start))
         result = ACROSS(total)
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    out_offset = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     if parts is None:
         result = convert(FINISH(result, count), out.dtype.element_ty)
-        tl.store(out + to + part * part_stride, result, mask=wanted)
+        tl.store(out + out_offset + part * part_stride, result, mask=row_mask)
     else:
         own = parts + o
-        tl.store(own + part * part_stride, convert(result, parts.dtype.element_ty), mask=wanted)
+        tl.store(own + part * part_stride, convert(result, parts.dtype.element_ty), mask=row_mask)
         splits = tl.num_programs(1)
         if is_last(counters + tl.program_id(0), splits):
             together = tl.full((BLOCK_O, BLOCK_P), START, ACCUMULATOR)
             for base in range(0, splits, BLOCK_P):
                 p = (base + tl.arange(0, BLOCK_P)).to(INDEX)[None, :]
-                mask = wanted[:, None] & (p < splits)
+                mask = row_mask[:, None] & (p < splits)
                 value = convert(tl.load(own[:, None] + p * part_stride, mask=mask, other=0), ACCUMULATOR)
                 together = COMBINE(together, tl.where(mask, value, start))
             final = convert(FINISH(ACROSS(together), count), out.dtype.element_ty)
-            tl.store(out + to, final, mask=wanted)
+            tl.store(out + out_offset, final, mask=row_mask)
 
 
 def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:
@@ -291,6 +332,6 @@ declare(
     },
     smaller=True,
     operations="n for each output",
-    traffic="n_out (n itemsize of x + itemsize of out)",
+    traffic="num_rows (n itemsize of x + itemsize of out)",
     loads=("x",),
 )

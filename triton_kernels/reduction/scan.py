@@ -125,7 +125,7 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
         pointers = {"x": f"*{spec.dtype.triton_name}", "out": f"*{out.dtype.triton_name}"}
         itemsize = row.itemsize(spec.dtype.itemsize)
         tile = tile_for(
-            sides.n_out,
+            sides.num_rows,
             sides.n,
             sides.reduced_is_inner,
             True,
@@ -135,11 +135,11 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
             ask=asking(prefix_scan, call, spec.dtype) if row.is_sum else None,
         )
         if tile.splits == 1:
-            choices.chosen("one launch", "{} lines of {} leave nothing to split", sides.n_out, sides.n)
+            choices.chosen("one launch", "{} lines of {} leave nothing to split", sides.num_rows, sides.n)
             launch, grid, numbers = plan_scan(call, row, sides, tile, pointers, type_)
-            return PlannedKernel(lambda to, x, *_: launch(grid, x.address, to.address, *numbers))
+            return PlannedKernel(lambda out_data, x, *_: launch(grid, x.address, out_data.address, *numbers))
         why = "{} lines of {} are too few programs, or too long sums"
-        choices.chosen(f"{tile.splits} parts of each line, with carries", why, sides.n_out, sides.n)
+        choices.chosen(f"{tile.splits} parts of each line, with carries", why, sides.num_rows, sides.n)
         return split_scan(call, row, sides, tile, pointers, type_)
 
     return factory
@@ -175,8 +175,8 @@ def plan_scan(
         pointers,
         constexprs,
         tile,
-        kept_names=("xk", "ok"),
-        reduced_names=("xr", "or"),
+        kept_names=("x_kept_stride", "out_kept_stride"),
+        reduced_names=("x_reduced_stride", "out_reduced_stride"),
     )
 
 
@@ -184,7 +184,7 @@ def split_scan(
     call: StructuredCall, row: Scan, sides: Sides, tile: Tile, pointers: dict[str, str], type_: tl.dtype
 ) -> PlannedKernel:
     """Three launches over parts of each line."""
-    n_out, splits = sides.n_out, tile.splits
+    num_rows, splits = sides.num_rows, tile.splits
     carried = carry_type(row, type_)
     name = f"*{type_name(carried)}"
     kept = sides.kept
@@ -194,19 +194,19 @@ def split_scan(
         call,
         row,
         Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
-        tile_for(n_out, splits, True, False, itemsize=row.itemsize(8)),
+        tile_for(num_rows, splits, True, False, itemsize=row.itemsize(8)),
         {"x": name, "out": name},
         carried,
     )
     within, within_grid, within_numbers = plan_scan(call, row, sides, tile, pointers, type_, carried=True)
     allocate = get_allocator("cuda").allocate
-    nbytes, device = n_out * splits * carried.primitive_bitwidth // 8, call.device
+    nbytes, device = num_rows * splits * carried.primitive_bitwidth // 8, call.device
 
-    def into(to: Any, x: Any, *_: Any) -> None:
+    def into(out: Any, x: Any, *_: Any) -> None:
         carry = allocate(nbytes, device)
         totals(x.address, carry.address)
         prefixes(prefixes_grid, carry.address, carry.address, *prefixes_numbers)
-        within(within_grid, x.address, to.address, carry.address, splits, *within_numbers)
+        within(within_grid, x.address, out.address, carry.address, splits, *within_numbers)
 
     return PlannedKernel(into)
 
@@ -232,7 +232,7 @@ def plan_totals(
     if row.is_sum and type_ == tl.float32:
         accumulators = (type_, 0), (type_, 0)
         run = one_pass(call, ROUNDED, partly, tile, accumulators, [source], ["*fp64"], part_stride=1)
-        return lambda x, to: run([x], [to], 0.0)
+        return lambda x, out: run([x], [out], 0.0)
     launch, grid, numbers = plan_sides(
         call,
         reduce,
@@ -251,7 +251,7 @@ def plan_totals(
         tile,
         1,
     )
-    return lambda x, to: launch(grid, x, to, *numbers)
+    return lambda x, out: launch(grid, x, out, *numbers)
 
 
 def cumsum(call: StructuredCall) -> PlannedKernel:
@@ -278,7 +278,9 @@ def cumprod(call: StructuredCall) -> PlannedKernel:
     run = plan_pair_scan(call, PRODUCTS_OF_PAIRS, pairs, *types)
     half, half_out = spec.dtype.itemsize // 2, out.dtype.itemsize // 2
     return PlannedKernel(
-        lambda to, x, *_: run([x.address, x.address + half], [to.address, to.address + half_out])
+        lambda out_data, x, *_: run(
+            [x.address, x.address + half], [out_data.address, out_data.address + half_out]
+        )
     )
 
 

@@ -25,10 +25,10 @@ def products_along(tile):
 @triton.jit
 def add_exponents(a, b):
     """log(exp(a) + exp(b)). Equal infinities stay, as NaN does."""
-    top = tl.where((a > b) | (a != a), a, b)
+    maximum = tl.where((a > b) | (a != a), a, b)
     low = tl.where((a > b) | (a != a), b, a)
-    low = tl.where(low != low, low, tl.where(top - top == 0, low - top, low))
-    return tl.where((low == top) & (top - top != 0), top, top + log1p(exp(low)))
+    low = tl.where(low != low, low, tl.where(maximum - maximum == 0, low - maximum, low))
+    return tl.where((low == maximum) & (maximum - maximum != 0), maximum, maximum + log1p(exp(low)))
 
 
 @triton.jit
@@ -47,22 +47,22 @@ def prefix_scan(
     out,
     carry,
     splits,
-    n_out,
+    num_rows,
     n,
     chunk,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    xr0,
-    or0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    x_reduced_stride0,
+    out_reduced_stride0,
     COMBINE: tl.constexpr,
     ACROSS: tl.constexpr,
     ALONG: tl.constexpr,
@@ -81,15 +81,41 @@ def prefix_scan(
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
-    wanted = o < n_out
-    rows = x + offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
-    to = out + offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)[:, None]
+    row_mask = o < num_rows
+    rows = (
+        x
+        + offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            x_kept_stride0,
+            x_kept_stride1,
+            x_kept_stride2,
+            x_kept_stride3,
+            KEPT,
+        )[:, None]
+    )
+    out_ptrs = (
+        out
+        + offset_of(
+            o,
+            kept_size0,
+            kept_size1,
+            kept_size2,
+            out_kept_stride0,
+            out_kept_stride1,
+            out_kept_stride2,
+            out_kept_stride3,
+            KEPT,
+        )[:, None]
+    )
     before = tl.full((BLOCK_O,), START, ACCUMULATOR)
     nothing = tl.full((1, 1), START, ACCUMULATOR)
     left = tl.zeros((BLOCK_O,), ACCUMULATOR)
     if carry is not None:
         # What the parts before this one have is the carry that ends with the last of them.
-        carried = tl.load(carry + o * splits + part - 1, mask=wanted & (part > 0), other=0)
+        carried = tl.load(carry + o * splits + part - 1, mask=row_mask & (part > 0), other=0)
         rounded = carried.to(ACCUMULATOR)
         before = tl.where(part > 0, rounded, before)
         if COMPENSATED and carried.dtype != ACCUMULATOR:
@@ -98,8 +124,8 @@ def prefix_scan(
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
-        mask = wanted[:, None] & (r < last)[None, :]
-        value = convert(tl.load(rows + r[None, :] * xr0, mask=mask, other=0), ACCUMULATOR)
+        mask = row_mask[:, None] & (r < last)[None, :]
+        value = convert(tl.load(rows + r[None, :] * x_reduced_stride0, mask=mask, other=0), ACCUMULATOR)
         value = tl.where(mask, value, nothing)
         result = ALONG(value)
         if START == 0 and ACCUMULATOR.is_floating():
@@ -111,7 +137,9 @@ def prefix_scan(
             else:
                 result = COMBINE(before[:, None], result)
                 before = COMBINE(before, ACROSS(value))
-        tl.store(to + r[None, :] * or0, convert(result, out.dtype.element_ty), mask=mask)
+        tl.store(
+            out_ptrs + r[None, :] * out_reduced_stride0, convert(result, out.dtype.element_ty), mask=mask
+        )
 
 
 @triton.jit
@@ -176,22 +204,22 @@ def pair_scan(
     carry,
     also_carried,
     splits,
-    n_out,
+    num_rows,
     n,
     chunk,
-    k0,
-    k1,
-    k2,
-    xk0,
-    xk1,
-    xk2,
-    xk3,
-    ok0,
-    ok1,
-    ok2,
-    ok3,
-    xr0,
-    or0,
+    kept_size0,
+    kept_size1,
+    kept_size2,
+    x_kept_stride0,
+    x_kept_stride1,
+    x_kept_stride2,
+    x_kept_stride3,
+    out_kept_stride0,
+    out_kept_stride1,
+    out_kept_stride2,
+    out_kept_stride3,
+    x_reduced_stride0,
+    out_reduced_stride0,
     COMBINE: tl.constexpr,
     ACROSS: tl.constexpr,
     ALONG: tl.constexpr,
@@ -212,13 +240,33 @@ def pair_scan(
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)
-    wanted = o < n_out
-    rows = offset_of(o, k0, k1, k2, xk0, xk1, xk2, xk3, KEPT)[:, None]
-    to = offset_of(o, k0, k1, k2, ok0, ok1, ok2, ok3, KEPT)
+    row_mask = o < num_rows
+    rows = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        x_kept_stride0,
+        x_kept_stride1,
+        x_kept_stride2,
+        x_kept_stride3,
+        KEPT,
+    )[:, None]
+    out_offset = offset_of(
+        o,
+        kept_size0,
+        kept_size1,
+        kept_size2,
+        out_kept_stride0,
+        out_kept_stride1,
+        out_kept_stride2,
+        out_kept_stride3,
+        KEPT,
+    )
     before = tl.full((BLOCK_O,), START, TYPE)
     other_before = tl.zeros((BLOCK_O,), TYPE_OF_OTHER)
     if carry is not None:
-        mask = wanted & (part > 0)
+        mask = row_mask & (part > 0)
         end = o * splits + part - 1
         before = tl.where(part > 0, tl.load(carry + end, mask=mask, other=0), before)
         other_before = tl.where(part > 0, tl.load(also_carried + end, mask=mask, other=0), other_before)
@@ -226,11 +274,13 @@ def pair_scan(
     last = tl.minimum(first + chunk, n)
     for base in range(first, last, BLOCK_R):
         r = base + tl.arange(0, BLOCK_R).to(INDEX)
-        held = wanted[:, None] & (r < last)[None, :]
-        value = convert(tl.load(x + (rows + r[None, :] * xr0), mask=held, other=0), TYPE)
+        held = row_mask[:, None] & (r < last)[None, :]
+        value = convert(tl.load(x + (rows + r[None, :] * x_reduced_stride0), mask=held, other=0), TYPE)
         value = tl.where(held, value, tl.full((1, 1), START, TYPE))
         if y is not None:
-            other = convert(tl.load(y + (rows + r[None, :] * xr0), mask=held, other=0), TYPE_OF_OTHER)
+            other = convert(
+                tl.load(y + (rows + r[None, :] * x_reduced_stride0), mask=held, other=0), TYPE_OF_OTHER
+            )
             other = tl.where(held, other, tl.zeros_like(other))
         else:
             other = tl.broadcast_to(r.to(TYPE_OF_OTHER)[None, :], (BLOCK_O, BLOCK_R))
@@ -238,18 +288,18 @@ def pair_scan(
             result, also_result = ALONG(value, other)
             if carry is not None or not SINGLE:
                 result, also_result = COMBINE(before[:, None], other_before[:, None], result, also_result)
-            at = to[:, None] + r[None, :] * or0
+            at = out_offset[:, None] + r[None, :] * out_reduced_stride0
             tl.store(out + at, convert(result, out.dtype.element_ty), mask=held)
             tl.store(also + at, convert(also_result, also.dtype.element_ty), mask=held)
         if TOTALS or not SINGLE:
             own, also_own = ACROSS(value, tl.where(held, other, 0))
             before, other_before = COMBINE(before, other_before, own, also_own)
     if TOTALS:
-        tl.store(out + to + part, before, mask=wanted)
-        tl.store(also + to + part, other_before, mask=wanted)
+        tl.store(out + out_offset + part, before, mask=row_mask)
+        tl.store(also + out_offset + part, other_before, mask=row_mask)
 
 
-ROWS = Configuration((1, 4096), 8)
+ROW_TILE = Configuration((1, 4096), 8)
 # sm_100's compiler keeps four registers more of what a part carries than three blocks have.
 FLOAT_ROWS = Configuration((1, 4096), 8, blocks={80: 3, 90: 3, 100: 2})
 FLOAT_COLUMNS, FEW_ROWS = Configuration((64, 32), blocks=6), Configuration((1, 2048), blocks=4)
@@ -269,7 +319,7 @@ declare(
         ("fp16", "bf16"): (FLOAT_ROWS, FEW_ROWS),
         ("fp64", "i64"): (HALF_ROWS, HALF_COLUMNS),
         ("u64",): (HALF_ROWS,),
-        tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROWS,),
+        tuple(d for d in NUMBERS if d not in ("fp32", "fp16", "bf16", "fp64", "i64", "u64")): (ROW_TILE,),
     },
     functions={
         "product": (16, WIDE),
@@ -282,8 +332,8 @@ declare(
         )
     },
     smaller=True,
-    operations="n_out n, times the combining function's",
-    traffic="n_out n (itemsize of x + itemsize of out)",
+    operations="num_rows n, times the combining function's",
+    traffic="num_rows n (itemsize of x + itemsize of out)",
     loads=("x",),
 )
 declare(
@@ -299,6 +349,6 @@ declare(
         tuple(d for d in NUMBERS if d not in ("fp32", "fp64", "i64", "u64")): (HALF_ROWS,),
     },
     smaller=True,
-    operations="2 n_out n of extremes, 6 n_out n of products of complex numbers",
-    traffic="n_out n (2 itemsize of x + 8) of extremes, 4 n_out n itemsize of x of complex numbers",
+    operations="2 num_rows n of extremes, 6 num_rows n of products of complex numbers",
+    traffic="num_rows n (2 itemsize of x + 8) of extremes, 4 num_rows n itemsize of x of complex numbers",
 )

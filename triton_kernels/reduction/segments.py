@@ -143,14 +143,14 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
         flags = fault_flags(call.device.resolved_index, faults)
     short = checked and problem.from_ends and problem.rows and not problem.count and problem.size
 
-    def into(to: Any, *given: Any) -> None:
+    def into(out_data: Any, *given: Any) -> None:
         values = dict(zip(names, given, strict=True))
         if short:
             raise RuntimeError(UNEQUAL)
         if empty:
             return
         bounds, x = problem.bounds(values[problem.name]), copied(values["data"])
-        arguments = [x.address, bounds.address, to.address]
+        arguments = [x.address, bounds.address, out_data.address]
         if flags is not None:
             arguments.append(flags.begin())
         if given_initial:
@@ -192,12 +192,12 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
     numbers = tuple(problem.numbers().values())
     index = call.device.resolved_index
 
-    def into(to: Any, *given: Any) -> None:
+    def into(out_data: Any, *given: Any) -> None:
         if not out.numel:
             return
         values = dict(zip(names, given, strict=True))
         with device_guard(index) as cuda:
-            cuda.memset(to.address, 0, out.nbytes, cuda.current_stream(index))
+            cuda.memset(out_data.address, 0, out.nbytes, cuda.current_stream(index))
         if not problem.count:
             return
         grad, output, x = (copied(values[name]) for name, (_, copied) in tensors.items())
@@ -205,7 +205,7 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
         extra = (float(values["initial"]),) if given_initial else ()
         launch(
             problem.grid,
-            *(each.address for each in (grad, output, x, bounds, to)),
+            *(each.address for each in (grad, output, x, bounds, out_data)),
             *extra,
             *numbers,
         )

@@ -27,21 +27,21 @@ from ..tuning.choice import configuration
 MAX_DIMS = 4
 TILE_BYTES = 16384
 """Bytes of a row: each lane of 8 warps loads 64 bytes at a time, in four independent accesses."""
-MOST_ELEMENTS = 8192
+MAX_ELEMENTS = 8192
 """Elements of a tile: 32 accumulators for each lane."""
 INTERPRETED_TILE, INTERPRETED_REDUCED = 1 << 16, 4096
 WARPS = 32
 """Warps of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
-MOST_PARTS = 65535
+MAX_PARTS = 65535
 """CUDA's grids have no more programs in their second dimension."""
-MOST_TILES = 64
+MAX_TILES = 64
 """Tiles of a part, which is the number of values that one lane adds sequentially. Longer lines are split, so that
 the error of sums grows with the logarithm of their length.
 """
 
 
-LANES = 32
-"""Lanes of a warp (the warp size)."""
+WARP_SIZE = 32
+"""Threads of a warp."""
 
 Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 """The configuration for (outputs, reduced elements, whether those are the inner ones), given the default."""
@@ -61,7 +61,7 @@ class Tile:
     def parts(self) -> int:
         """Parts of each line that the last program reads at a time: 16 elements for a lane, or fewer."""
         return min(
-            next_power_of_2(self.splits), self.reduced, max(16 * LANES * self.warps // self.outputs, 1)
+            next_power_of_2(self.splits), self.reduced, max(16 * WARP_SIZE * self.warps // self.outputs, 1)
         )
 
 
@@ -72,7 +72,7 @@ def asking(kernel: LazyKernel, call: StructuredCall, dtype: ScalarType) -> Ask:
 
 
 def tile_for(
-    n_out: int,
+    num_rows: int,
     n: int,
     reduced_is_inner: bool,
     may_split: bool,
@@ -87,13 +87,13 @@ def tile_for(
     input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
     tiles, so that long lines are split for its sake. `ask` has the last word on a device, see `asking`.
     """
-    most_out, most = next_power_of_2(n_out), next_power_of_2(n)
+    most_out, most = next_power_of_2(num_rows), next_power_of_2(n)
     if interpreted():
         reduced = min(most, INTERPRETED_REDUCED)
         outputs = min(most_out, INTERPRETED_TILE // reduced)
         target, warps, longest = 4, 4, n
     else:
-        size = min(TILE_BYTES // max(itemsize, 2), MOST_ELEMENTS // next_power_of_2(words))
+        size = min(TILE_BYTES // max(itemsize, 2), MAX_ELEMENTS // next_power_of_2(words))
         if itemsize == 1:
             size = min(size, 4096)
         processors = driver().properties(driver().current_device()).multi_processor_count
@@ -105,7 +105,7 @@ def tile_for(
         else:
             reduced = min(most, 32)
             outputs = min(most_out, max(1, size // 2 // reduced))
-        while outputs > 1 and cdiv(n_out, outputs) < processors and outputs * reduced > 512:
+        while outputs > 1 and cdiv(num_rows, outputs) < processors and outputs * reduced > 512:
             # Few programs: rather more of them with less each, as long as nothing can be split.
             if n > 4 * reduced or (not reduced_is_inner and outputs <= 64):
                 break
@@ -113,20 +113,20 @@ def tile_for(
         warps = 8 if outputs * reduced > size // 2 else 4
         if ask is not None:
             default = Configuration((outputs, reduced), warps)
-            chosen = ask((n_out, n, int(reduced_is_inner)), default)
+            chosen = ask((num_rows, n, int(reduced_is_inner)), default)
             own, along = min(most_out, chosen.tile[0]), min(most, chosen.tile[1])
             # Tiles of one output are for lines that are read along, those of several for all other lines.
-            if own * along >= LANES * chosen.warps and (own == 1) == (outputs == 1):
+            if own * along >= WARP_SIZE * chosen.warps and (own == 1) == (outputs == 1):
                 outputs, reduced, warps = own, along, chosen.warps
         target = processors * WARPS // warps
-        longest = MOST_TILES * reduced
-    programs = cdiv(n_out, outputs)
+        longest = MAX_TILES * reduced
+    programs = cdiv(num_rows, outputs)
     splits = 1
     if may_split:
         if programs * 2 <= target:
             splits = max(1, min(cdiv(n, 4 * reduced), target // programs))
         if grows or splits > 1:
-            splits = min(max(splits, cdiv(n, longest)), MOST_PARTS) if n else 1
+            splits = min(max(splits, cdiv(n, longest)), MAX_PARTS) if n else 1
     chunk = cdiv(cdiv(n, splits), reduced) * reduced if n else reduced
     splits = max(1, cdiv(n, chunk))
     return Tile(outputs, reduced, splits, chunk, warps)
@@ -140,7 +140,7 @@ class Sides:
     reduced: Geometry
 
     @property
-    def n_out(self) -> int:
+    def num_rows(self) -> int:
         return math.prod(self.kept.sizes)
 
     @property
@@ -227,27 +227,30 @@ def plan_sides(
     constexprs: dict[str, object],
     tile: Tile,
     part_stride: int = 0,
-    kept_names: Sequence[str] = ("xk", "ok"),
-    reduced_names: Sequence[str] = ("xr",),
+    kept_names: Sequence[str] = ("x_kept_stride", "out_kept_stride"),
+    reduced_names: Sequence[str] = ("x_reduced_stride",),
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
     """Return one launch whose arguments are those of `pointers`, then the returned numbers.
 
     `kept_names` and `reduced_names` are the kernel's parameters for the strides of each operand over a side.
     """
-    n_out, n = sides.n_out, sides.n
+    num_rows, n = sides.num_rows, sides.n
     kind = integer_type(
         sides.kept.extent() + sides.reduced.extent(),
         n + tile.chunk,
-        n_out + tile.outputs + tile.splits * part_stride,
+        num_rows + tile.outputs + tile.splits * part_stride,
     )
-    signature = {**pointers, "n_out": kind, "n": kind, "count": "i64", "chunk": kind}
-    values = {"n_out": n_out, "n": n, "count": n, "chunk": tile.chunk}
+    signature = {**pointers, "num_rows": kind, "n": kind, "count": "i64", "chunk": kind}
+    values = {"num_rows": num_rows, "n": n, "count": n, "chunk": tile.chunk}
     constants = dict(constexprs)
     if part_stride in (0, 1):
         constants["part_stride"] = part_stride
     else:
         signature["part_stride"], values["part_stride"] = kind, part_stride
-    for prefix, side, names in (("k", sides.kept, kept_names), ("r", sides.reduced, reduced_names)):
+    for prefix, side, names in (
+        ("kept_size", sides.kept, kept_names),
+        ("reduced_size", sides.reduced, reduced_names),
+    ):
         strides = dict(zip(names, side.strides, strict=True))
         types, fixed, given = dimension_arguments(prefix, side.sizes, strides, kind)
         signature |= types
@@ -275,7 +278,7 @@ def plan_sides(
         num_warps=tile.warps,
     )
     numbers = tuple(values[name] for name in order if name in values)
-    return launch, (cdiv(n_out, tile.outputs), tile.splits, 1), numbers
+    return launch, (cdiv(num_rows, tile.outputs), tile.splits, 1), numbers
 
 
 def gapless_strides(sizes: Sequence[int], step: int) -> tuple[int, ...]:

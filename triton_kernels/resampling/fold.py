@@ -84,9 +84,9 @@ def launching(
     grid = (cdiv(sizes["n_lines"], block_l) * sizes["column_blocks"], 1, 1)
     numbers = tuple(integers[name] for name in order if name in integers)
 
-    def run(to: Any, x: Any) -> None:
+    def run(out: Any, x: Any) -> None:
         for offset in offsets:
-            launch(grid, x.address + offset, to.address + offset, *numbers)
+            launch(grid, x.address + offset, out.address + offset, *numbers)
 
     return run
 

@@ -145,9 +145,9 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
         {**image_of(spec), "yn": out.strides[0], "yc": out.strides[1]},
     )
 
-    def into(to: Any, x: Any, places: Any) -> None:
+    def into(out_data: Any, x: Any, places: Any) -> None:
         at = copied(places)
-        run(x.address, at.address, to.address)
+        run(x.address, at.address, out_data.address)
 
     return PlannedKernel(into)
 
@@ -164,9 +164,9 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
         call, sample_taps, {"grid": grid, "index": index, "weight": weight}, grid, {"d": d, "h": h, "w": w}
     )
 
-    def into(to: Any, by: Any, places: Any) -> None:
+    def into(out: Any, by: Any, places: Any) -> None:
         at = copied(places)
-        run(at.address, to.address, by.address)
+        run(at.address, out.address, by.address)
 
     return PlannedKernel(into)
 
@@ -186,9 +186,9 @@ def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
         {**image_of(spec), "dn": grad.strides[0], "dc": grad.strides[1]},
     )
 
-    def into(to: Any, g: Any, x: Any, places: Any) -> None:
+    def into(out_data: Any, g: Any, x: Any, places: Any) -> None:
         data, at = gapless(g), copied(places)
-        run(data.address, x.address, at.address, to.address)
+        run(data.address, x.address, at.address, out_data.address)
 
     return PlannedKernel(into)
 

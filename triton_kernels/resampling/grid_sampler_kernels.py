@@ -164,8 +164,8 @@ def sample(
                 offset = iz.to(INDEX) * xd + iy.to(INDEX) * xh + ix.to(INDEX) * xw
                 found = tl.load(source + offset, mask=there, other=0).to(TYPE)
                 total += tl.where(there, found * (wz * wy * wx), 0.0)
-    to = out + (image * yn + channel * yc + place)
-    tl.store(to, convert(total, out.dtype.element_ty), mask=inside)
+    out_ptrs = out + (image * yn + channel * yc + place)
+    tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -189,9 +189,9 @@ def sample_taps(
                 ix, wx, _mx = tap_of(px, kx, w, MODE, PADDING, ALIGN)
                 there = (iz >= 0) & (iy >= 0) & (ix >= 0)
                 flat = (iz.to(tl.int64) * h + iy) * w + ix
-                to = first + ((kz * K + ky) * K + kx)
-                tl.store(index + to, tl.where(there, flat, area), mask=inside)
-                tl.store(weight + to, convert(wz * wy * wx, weight.dtype.element_ty), mask=inside)
+                out_offset = first + ((kz * K + ky) * K + kx)
+                tl.store(index + out_offset, tl.where(there, flat, area), mask=inside)
+                tl.store(weight + out_offset, convert(wz * wy * wx, weight.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -226,11 +226,11 @@ def sample_grid_backward(
                 along_x += share * (wz * wy * mx)
                 along_y += share * (wz * my * wx)
                 along_z += share * (mz * wy * wx)
-    to = out + (image * places + place) * RANK
-    tl.store(to, convert(along_x * speed_x, out.dtype.element_ty), mask=inside)
-    tl.store(to + 1, convert(along_y * speed_y, out.dtype.element_ty), mask=inside)
+    out_ptrs = out + (image * places + place) * RANK
+    tl.store(out_ptrs, convert(along_x * speed_x, out.dtype.element_ty), mask=inside)
+    tl.store(out_ptrs + 1, convert(along_y * speed_y, out.dtype.element_ty), mask=inside)
     if RANK == 3:
-        tl.store(to + 2, convert(along_z * speed_z, out.dtype.element_ty), mask=inside)
+        tl.store(out_ptrs + 2, convert(along_z * speed_z, out.dtype.element_ty), mask=inside)
 
 
 SCATTERED = (

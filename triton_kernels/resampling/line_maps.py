@@ -186,8 +186,8 @@ def launching(
     grid = (cdiv(n_lines, block_l) * column_blocks, 1, 1)
     numbers = tuple({**integers, **scales}[name] for name in order if name in integers or name in scales)
 
-    def run(to: int, x: int, *number: Any) -> None:
-        launch(grid, x, to, *number, *numbers)
+    def run(out: int, x: int, *number: Any) -> None:
+        launch(grid, x, out, *number, *numbers)
 
     return run
 
@@ -227,16 +227,16 @@ def mapped(
         chosen("one pass", "the programs of a launch have a dimension for each that is mapped, {}", len(maps))
         run = launching(call, source_part, result_part, plan, backward, value)
 
-        def one_pass(to: Any, x: Any, *numbers: Any) -> None:
+        def one_pass(out: Any, x: Any, *numbers: Any) -> None:
             for i, offset in enumerate(offsets):
-                run(to.address + offset, x.address + offset, *numbers[i : i + 1])
+                run(out.address + offset, x.address + offset, *numbers[i : i + 1])
 
         return one_pass
     chosen("several passes", "{} dimensions are mapped, more than a launch has", len(maps))
     if not source.is_contiguous:
         flat, copied = contiguous_copy(source)
         inner = mapped(call, flat, result, maps, backward, value)
-        return lambda to, x, *numbers: inner(to, copied(x), *numbers)
+        return lambda out, x, *numbers: inner(out, copied(x), *numbers)
     return in_passes(call, source, result, maps, value)
 
 
@@ -255,10 +255,10 @@ def in_passes(
     outer = mapped(call, between, result, rest, value=value)
     allocate = get_allocator("cuda").allocate
 
-    def run(to: Any, x: Any, *numbers: Any) -> None:
+    def run(out: Any, x: Any, *numbers: Any) -> None:
         buffer = allocate(between.nbytes, between.device)
         inner(buffer, x, *numbers)
-        outer(to, buffer, *numbers)
+        outer(out, buffer, *numbers)
 
     return run
 
@@ -294,11 +294,11 @@ def backward(call: StructuredCall) -> PlannedKernel:
 
     def make(maps: tuple[LineMap, ...]) -> Kernel:
         run = mapped(call, spec, out, maps, backward=True)
-        return lambda to, grad, *_: run(to, grad)
+        return lambda out_data, grad, *_: run(out_data, grad)
 
     into = by_factors(call, make)
     if "self" in call.args:
-        return PlannedKernel(lambda to, grad, _: into(to, grad))
+        return PlannedKernel(lambda out_data, grad, _: into(out_data, grad))
     return PlannedKernel(into)
 
 
@@ -315,7 +315,7 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
     fixed = call.args["value"]
     given = "value" in call.runtime
 
-    def into(to: Any, x: Any, *values: Any) -> None:
+    def into(out_data: Any, x: Any, *values: Any) -> None:
         value = values[0] if given else fixed
         if spec.dtype.is_complex:
             value = complex(value)
@@ -323,7 +323,7 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
         else:
             element = element_of(value, spec.dtype)
             numbers = (float(value) if is_float else wrapped(element),)
-        run(to, x, *(numbers if pads else ()))
+        run(out_data, x, *(numbers if pads else ()))
 
     return PlannedKernel(into)
 

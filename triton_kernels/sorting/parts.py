@@ -30,10 +30,10 @@ class Parts:
     def __init__(self, lines: int, n: int, block: int, resident: int) -> None:
         most = cdiv(n, block)
         if interpreted():
-            wanted = 2
+            num_programs = 2
         else:
-            wanted = resident * driver().properties(driver().current_device()).multi_processor_count
-        parts = min(max(wanted // max(lines, 1), 1), most)
+            num_programs = resident * driver().properties(driver().current_device()).multi_processor_count
+        parts = min(max(num_programs // max(lines, 1), 1), most)
         self.chunk = cdiv(most, parts) * block
         self.parts = cdiv(n, self.chunk)
         self.grid = (lines * self.parts, 1, 1)

@@ -63,8 +63,8 @@ def count_every_digit(
             key = ordered_key(tl.load(x + line * n + i, mask=mask, other=0), INFINITY, SIGNED, DESCENDING)
             digit = ((key >> (turn * BITS)) & (buckets - 1)).to(tl.int32)
             total += tl.histogram(digit, buckets, mask)
-        to = totals + (turn * lines.to(tl.int64) + line) * buckets + tl.arange(0, buckets)
-        tl.atomic_add(to, total.to(totals.dtype.element_ty), sem="relaxed")
+        out_ptrs = totals + (turn * lines.to(tl.int64) + line) * buckets + tl.arange(0, buckets)
+        tl.atomic_add(out_ptrs, total.to(totals.dtype.element_ty), sem="relaxed")
 
 
 @triton.jit
@@ -142,7 +142,7 @@ def sweep_by_digit(
         tl.atomic_xchg(words, (before + count) * 4 + OF_ALL_BEFORE, sem="release")
     total = tl.load(totals + line * BUCKETS + bucket)
     base = tl.cumsum(total, 0) - total + before - (tl.cumsum(count, 0) - count)
-    to = line * n + (tl.gather(base, (word >> 16).to(tl.int32), 0) + lane).to(INDEX)
+    out_offset = line * n + (tl.gather(base, (word >> 16).to(tl.int32), 0) + lane).to(INDEX)
     # Read again from where the tile was read just now: it still lies in the first cache.
     key = tl.load(own + from_lane, mask=mask, other=0)
     if not ENCODED:
@@ -156,12 +156,12 @@ def sweep_by_digit(
         if INFINITY:
             looked_up = tl.load(source + line * n + place, mask=mask & several, other=0)
             element = tl.where(several, looked_up, element)
-        tl.store(keys + to, element, mask=mask)
+        tl.store(keys + out_offset, element, mask=mask)
     else:
-        tl.store(keys + to, key, mask=mask)
+        tl.store(keys + out_offset, key, mask=mask)
     if labels is not None:
         place = tl.load(labels + line * n + place, mask=mask, other=0)
-    tl.store(places + to, place.to(places.dtype.element_ty), mask=mask)
+    tl.store(places + out_offset, place.to(places.dtype.element_ty), mask=mask)
 
 
 WORDS = ("u32", "u64", "u16", "u8")

@@ -62,18 +62,18 @@ def sort_rows(
     place = places_in_order(key, i, x + row * n, tl.where(row < rows, n, 0), INFINITY, SIGNED, DESCENDING)
     if RANK == FIRST:
         mask = (row < rows) & (i < k)
-        to = row * k + i
+        out_offset = row * k + i
     else:
         rank = k - 1
         if RANK != LAST:
             missing = tl.sum((mask & (key == ~tl.zeros_like(key))).to(tl.int32), 1, keep_dims=True)
             rank = rank_of_median(n, missing * (INFINITY != 0), RANK == MEDIAN_OF_NUMBERS)
         mask = (row < rows) & (i == rank)
-        to = row + tl.zeros_like(i)
-    tl.store(values + to, tl.load(x + row * n + place, mask=mask), mask=mask)
+        out_offset = row + tl.zeros_like(i)
+    tl.store(values + out_offset, tl.load(x + row * n + place, mask=mask), mask=mask)
     if order is not None:
         place = tl.load(order + row * n + place, mask=mask)
-    tl.store(places + to, place.to(places.dtype.element_ty), mask=mask)
+    tl.store(places + out_offset, place.to(places.dtype.element_ty), mask=mask)
 
 
 declare(

@@ -16,7 +16,7 @@ RANKS = ("first", "last", "median", "nanmedian")
 LONGEST = 4096
 """Rows up to this length are sorted in registers."""
 TILE = 1024
-LANES_OF_A_WARP = 128
+ELEMENTS_PER_WARP = 128
 INTERPRETED_TILE = 1 << 14
 
 
@@ -67,7 +67,7 @@ def plan_rows(
         signature,
         constants,
         divisible=[name for name, value in (("n", n), ("k", k)) if value % ALIGNMENT == 0],
-        num_warps=8 if interpreted() else tile // LANES_OF_A_WARP,
+        num_warps=8 if interpreted() else tile // ELEMENTS_PER_WARP,
     )
     grid = (cdiv(rows, in_tile), 1, 1)
 

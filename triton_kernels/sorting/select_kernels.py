@@ -35,17 +35,17 @@ def count_candidates(
     line, part, first, last = part_of_line(parts, chunk, n, INDEX)
     total = tl.zeros((BUCKETS,), tl.int32)
     if not FIRST:
-        wanted = tl.load(found + line) // BUCKETS >> shift
+        selected_key = tl.load(found + line) // BUCKETS >> shift
     for start in range(first, last, BLOCK):
         i = start + tl.arange(0, BLOCK).to(INDEX)
         mask = i < last
         key = ordered_key(tl.load(x + line * n + i, mask=mask, other=0), INFINITY, SIGNED, DESCENDING)
         if not FIRST:
-            mask = mask & (key // BUCKETS >> shift == wanted)
+            mask = mask & (key // BUCKETS >> shift == selected_key)
         digit = ((key >> shift) & (BUCKETS - 1)).to(tl.int32)
         total += tl.histogram(digit, BUCKETS, mask)
-    to = counts + (line * parts + part) * BUCKETS + tl.arange(0, BUCKETS)
-    tl.store(to, total.to(counts.dtype.element_ty))
+    out_ptrs = counts + (line * parts + part) * BUCKETS + tl.arange(0, BUCKETS)
+    tl.store(out_ptrs, total.to(counts.dtype.element_ty))
 
 
 @triton.jit
@@ -130,11 +130,11 @@ def count_selected(
         mask = i < last
         key = ordered_key(tl.load(x + line * n + i, mask=mask, other=0), INFINITY, SIGNED, DESCENDING)
         if found is None:
-            wanted = ~tl.zeros_like(key)
+            selected_key = ~tl.zeros_like(key)
         else:
-            wanted = tl.load(found + line)
-        before += (mask & (key < wanted)).to(before.dtype)
-        equal += (mask & (key == wanted)).to(equal.dtype)
+            selected_key = tl.load(found + line)
+        before += (mask & (key < selected_key)).to(before.dtype)
+        equal += (mask & (key == selected_key)).to(equal.dtype)
     tl.store(counts + 2 * line * parts + part, tl.sum(before, 0))
     tl.store(counts + (2 * line + 1) * parts + part, tl.sum(equal, 0))
 
@@ -165,7 +165,7 @@ def write_selected(
     """
     line, part, first, last = part_of_line(parts, chunk, n, INDEX)
     each = tl.arange(0, PARTS)
-    wanted = tl.load(found + line)
+    selected_key = tl.load(found + line)
     rank = tl.load(ranks + line)
     before = tl.load(counts + 2 * line * parts + each, mask=each < parts, other=0)
     equal = tl.load(counts + (2 * line + 1) * parts + each, mask=each < parts, other=0)
@@ -178,18 +178,20 @@ def write_selected(
         element = tl.load(x + line * n + i, mask=mask, other=0)
         key = ordered_key(element, INFINITY, SIGNED, DESCENDING)
         # Both counts in one number, of 16 bits each: a tile has fewer elements than that.
-        ones = (mask & (key < wanted)).to(tl.int32) + ((mask & (key == wanted)).to(tl.int32) << 16)
+        ones = (mask & (key < selected_key)).to(tl.int32) + (
+            (mask & (key == selected_key)).to(tl.int32) << 16
+        )
         turns = tl.cumsum(ones, 0) - ones
         turn = (turns >> 16) + equal_here
         if ONE:
             hit = (ones >> 16 != 0) & (turn == rank)
-            to = line + tl.zeros_like(i)
+            out_offset = line + tl.zeros_like(i)
         else:
             own = (turns & 0xFFFF) + before_here
             hit = (ones == 1) | (ones >> 16 != 0) & (turn <= rank)
-            to = line * k + tl.where(ones == 1, own, all_before + turn).to(INDEX)
-        tl.store(values + to, element, mask=hit)
-        tl.store(places + to, i.to(places.dtype.element_ty), mask=hit)
+            out_offset = line * k + tl.where(ones == 1, own, all_before + turn).to(INDEX)
+        tl.store(values + out_offset, element, mask=hit)
+        tl.store(places + out_offset, i.to(places.dtype.element_ty), mask=hit)
         total = tl.sum(ones, 0)
         before_here += total & 0xFFFF
         equal_here += total >> 16

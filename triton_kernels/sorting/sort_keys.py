@@ -37,21 +37,21 @@ def plan_sort(
     if n <= LONGEST:
         row = plan_rows(device, 1, n, n, format_, dtype)
 
-        def run(keys: DataPtr, to: DataPtr, order: DataPtr, count: Count | None) -> None:
+        def run(keys: DataPtr, out: DataPtr, order: DataPtr, count: Count | None) -> None:
             if count is not None:
                 count(0)
-            row(keys.address, to.address, order.address)
+            row(keys.address, out.address, order.address)
     else:
         radix = plan_radix(device, 1, n, format_, dtype, bits=largest.bit_length())
 
-        def run(keys: DataPtr, to: DataPtr, order: DataPtr, count: Count | None) -> None:
-            radix(keys, to, order, counted_by=count)
+        def run(keys: DataPtr, out: DataPtr, order: DataPtr, count: Count | None) -> None:
+            radix(keys, out, order, counted_by=count)
 
     nbytes = n * dtype.itemsize
 
     def sort(keys: DataPtr, count: Count | None = None) -> tuple[DataPtr, DataPtr]:
-        to, order = allocate(nbytes, device), allocate(nbytes, device)
-        run(keys, to, order, count)
-        return to, order
+        out, order = allocate(nbytes, device), allocate(nbytes, device)
+        run(keys, out, order, count)
+        return out, order
 
     return sort

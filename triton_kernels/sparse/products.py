@@ -103,17 +103,17 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
     allocate = get_allocator("cuda").allocate
     size = (pieces + 1) * width * (4 if sum_name == "fp32" else 8)
 
-    def into(to: Any, *inputs: Any) -> None:
+    def into(out: Any, *inputs: Any) -> None:
         _kept, (crow, col, values, dense) = problem.addresses(inputs)
         flag = problem.flags.begin()
         given = (rows, nnz, length, width)
         if add is None:
-            multiply((rows, across, 1), crow, col, values, dense, to.address, flag, *given)
+            multiply((rows, across, 1), crow, col, values, dense, out.address, flag, *given)
         else:
             heads, tails = allocate(size, call.device), allocate(size, call.device)
             both = (heads.address, tails.address)
-            multiply((rows + pieces, across, 1), crow, col, values, dense, to.address, *both, flag, *given)
-            add((pieces, across, 1), crow, *both, to.address, rows, nnz, width)
+            multiply((rows + pieces, across, 1), crow, col, values, dense, out.address, *both, flag, *given)
+            add((pieces, across, 1), crow, *both, out.address, rows, nnz, width)
         problem.report()
 
     return PlannedKernel(into)
@@ -144,9 +144,9 @@ def sampled_mm(call: StructuredCall) -> PlannedKernel:
         elements=("rows", "columns", "flag"),
     )
 
-    def into(to: Any, *inputs: Any) -> None:
+    def into(out: Any, *inputs: Any) -> None:
         _kept, operands = problem.addresses(inputs)
-        launch((cdiv(count, pairs), 1, 1), *operands, to.address, problem.flags.begin(), *numbers.values())
+        launch((cdiv(count, pairs), 1, 1), *operands, out.address, problem.flags.begin(), *numbers.values())
         problem.report()
 
     return PlannedKernel(into)
@@ -188,9 +188,9 @@ def bsr_mm(call: StructuredCall) -> PlannedKernel:
     )
     grid = (lines, cdiv(high, block_m), cdiv(width, block_n))
 
-    def into(to: Any, *inputs: Any) -> None:
+    def into(out: Any, *inputs: Any) -> None:
         _kept, operands = problem.addresses(inputs)
-        launch(grid, *operands, to.address, problem.flags.begin(), *numbers.values())
+        launch(grid, *operands, out.address, problem.flags.begin(), *numbers.values())
         problem.report()
 
     return PlannedKernel(into)

@@ -8,7 +8,7 @@ from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide
 
 INFINITY = tl.constexpr(float("inf"))
-MOST_TERMS = tl.constexpr(1 << 24)
+MAX_TERMS = tl.constexpr(1 << 24)
 """Terms of a sum whose length depends on the operands, so that garbage in masked lanes cannot loop forever."""
 CORRECTIONS = tl.constexpr(
     (
@@ -132,7 +132,7 @@ def zeta(s, q):
     b = total
     k = 0
     more = 1
-    while (k < 9) | ((more != 0) & (k < MOST_TERMS)):
+    while (k < 9) | ((more != 0) & (k < MAX_TERMS)):
         going = (k < 9) | (a <= 9.0)
         a = tl.where(going, a + 1.0, a)
         b = tl.where(going, libdevice.pow(a, s * -1.0), b)

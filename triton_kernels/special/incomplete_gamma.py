@@ -10,7 +10,7 @@ from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from .gamma import any_of
 
 INFINITY = tl.constexpr(float("inf"))
-MOST_TERMS = tl.constexpr(2000)
+MAX_TERMS = tl.constexpr(2000)
 LARGE = tl.constexpr(20000.0)
 
 
@@ -43,7 +43,7 @@ def series(a, x, going):
     total = tl.full(x.shape, 1.0, x.dtype)
     term = total
     n = 0
-    while (n < MOST_TERMS) & (any_of(going) != 0):
+    while (n < MAX_TERMS) & (any_of(going) != 0):
         n += 1
         term = tl.where(going, term * x / (a + n), term)
         total = tl.where(going, total + term, total)
@@ -59,7 +59,7 @@ def fraction(a, x, going):
     d = 1.0 / tl.where(b == 0.0, 1e-300, b)
     value = d
     n = 0
-    while (n < MOST_TERMS) & (any_of(going) != 0):
+    while (n < MAX_TERMS) & (any_of(going) != 0):
         n += 1
         numerator = n * (a - n)
         b += 2.0

@@ -22,7 +22,7 @@ def ndtri(a):
 
 @triton.jit
 def log_ndtr(a):
-    """log of the normal distribution function, by the scaled erfc where the distribution function itself underflows."""
+    """Compute the log of the normal distribution function, by the scaled erfc where the function itself underflows."""
     t = a * 0.7071067811865476
     tail = libdevice.log(libdevice.erfcx(tl.where(a < -1.0, t, -1.0) * -1.0) * 0.5) - t * t
     return tl.where(a < -1.0, tail, libdevice.log1p(libdevice.erfc(t) * -0.5))
@@ -30,18 +30,18 @@ def log_ndtr(a):
 
 @triton.jit
 def entr(a):
-    """-a log(a), 0 at 0, -inf below."""
+    """Compute -a log(a), with 0 at 0 and -inf below."""
     value = tl.where(a > 0.0, a * libdevice.log(a) * -1.0, tl.where(a == 0.0, 0.0, -INFINITY))
     return tl.where(a == a, value, a)
 
 
 @triton.jit
 def xlogy(a, b):
-    """a log(b), 0 where a is, unless b is NaN."""
+    """Compute a log(b), with 0 where a is 0, unless b is NaN."""
     return tl.where(b != b, b, tl.where(a == 0.0, 0.0, a * libdevice.log(b)))
 
 
 @triton.jit
 def xlog1py(a, b):
-    """a log(1 + b), 0 where a is, unless b is NaN."""
+    """Compute a log(1 + b), with 0 where a is 0, unless b is NaN."""
     return tl.where(b != b, b, tl.where(a == 0.0, 0.0, a * libdevice.log1p(b)))

@@ -12,7 +12,7 @@ RUNS = 5
 """Runs of a candidate in each turn: `TURNS * RUNS` of one that stays to the end. Each turn has another order."""
 HOPELESS = 1.25
 """A candidate whose quickest run is slower than the best median by this factor is timed no further."""
-LEAST_GAIN = 0.02
+MIN_GAIN = 0.02
 """The part of the default's time that a candidate must save, however steady the times are."""
 
 Take = Callable[[int, int], list[float]]
@@ -64,4 +64,4 @@ def winner(times: Sequence[Times]) -> int:
     best = min(range(len(times)), key=lambda each: times[each].median)
     gain = times[0].median - times[best].median
     noise = times[0].spread + times[best].spread
-    return best if gain > max(noise, LEAST_GAIN * times[0].median) else 0
+    return best if gain > max(noise, MIN_GAIN * times[0].median) else 0

@@ -24,7 +24,7 @@ from ...runtime.disk_cache import DiskCache, disk_cache
 from .entry import Entry, read_entry
 
 PART = "tuning"
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 """A file that is longer is none of ours."""
 
 
@@ -55,7 +55,7 @@ class Records:
             return
         for name in names:
             try:
-                found = self.cache.read(PART, name, most=MOST_BYTES)
+                found = self.cache.read(PART, name, most=MAX_BYTES)
                 entry = None if found is None else read_entry(json.loads(found))
             except UntrustedFileError as error:
                 self._warn(f"cannot be read ({error})")

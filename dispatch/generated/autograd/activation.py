@@ -27,7 +27,7 @@ from ..functions import glu_backward
 
 
 class EluBackward0(Node):
-    """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
+    """Derivative of ``elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor``."""
 
     __slots__ = ("alpha", "input_scale", "scale", "self_", "self__version")
 
@@ -52,7 +52,7 @@ plan_elu = recorded(EluBackward0, inputs="self", saves={"self": "self"}, statics
 
 
 class EluBackward1(Node):
-    """elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
+    """Derivative of ``elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)``."""
 
     __slots__ = ("alpha", "input_scale", "result", "result_version", "scale")
 
@@ -79,7 +79,7 @@ plan_elu_ = writes_are_refused_first(
 
 
 class HardtanhBackward0(Node):
-    """hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
+    """Derivative of ``hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor``."""
 
     __slots__ = ("max_val", "min_val", "self_", "self__version")
 
@@ -103,7 +103,7 @@ plan_hardtanh_ = writes_are_refused_first(plan_hardtanh)
 
 
 class PreluKernelBackward0(Node):
-    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    """Derivative of ``_prelu_kernel(Tensor self, Tensor weight) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "weight", "weight_version")
 
@@ -135,7 +135,7 @@ plan__prelu_kernel = recorded(
 
 
 class HardswishBackward0(Node):
-    """hardswish(Tensor self) -> Tensor"""
+    """Derivative of ``hardswish(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -155,7 +155,7 @@ plan_hardswish_ = writes_are_refused_first(plan_hardswish)
 
 
 class HardsigmoidBackward0(Node):
-    """hardsigmoid(Tensor self) -> Tensor"""
+    """Derivative of ``hardsigmoid(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -175,7 +175,7 @@ plan_hardsigmoid_ = writes_are_refused_first(plan_hardsigmoid)
 
 
 class HardshrinkBackward0(Node):
-    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    """Derivative of ``hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor``."""
 
     __slots__ = ("lambd", "self_", "self__version")
 
@@ -196,7 +196,7 @@ plan_hardshrink = recorded(HardshrinkBackward0, inputs="self", saves={"self": "s
 
 
 class SoftshrinkBackward0(Node):
-    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    """Derivative of ``softshrink(Tensor self, Scalar lambd=0.5) -> Tensor``."""
 
     __slots__ = ("lambd", "self_", "self__version")
 
@@ -217,7 +217,7 @@ plan_softshrink = recorded(SoftshrinkBackward0, inputs="self", saves={"self": "s
 
 
 class MishBackward0(Node):
-    """mish(Tensor self) -> Tensor"""
+    """Derivative of ``mish(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -237,7 +237,7 @@ plan_mish_ = writes_are_refused_first(plan_mish)
 
 
 class LogSigmoidBackward0(Node):
-    """log_sigmoid(Tensor self) -> Tensor"""
+    """Derivative of ``log_sigmoid(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -256,7 +256,7 @@ plan_log_sigmoid = recorded(LogSigmoidBackward0, inputs="self", saves={"self": "
 
 
 class ThresholdBackward0(Node):
-    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
+    """Derivative of ``threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "threshold")
 
@@ -278,7 +278,7 @@ plan_threshold_ = writes_are_refused_first(plan_threshold)
 
 
 class GluBackward0(Node):
-    """glu(Tensor self, int dim=-1) -> Tensor"""
+    """Derivative of ``glu(Tensor self, int dim=-1) -> Tensor``."""
 
     __slots__ = ("dim", "self_", "self__version")
 

@@ -22,7 +22,7 @@ from ..functions import convolution_backward_input, convolution_backward_weight
 
 
 class ConvolutionBackward0(Node):
-    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
+    """Derivative of ``convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor``."""
 
     __slots__ = (
         "dilation",
@@ -119,7 +119,7 @@ plan_convolution = recorded(
 
 
 class ConvolutionBackwardInputBackward0(Node):
-    """convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """Derivative of ``convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor``."""
 
     __slots__ = (
         "dilation",
@@ -183,7 +183,7 @@ plan_convolution_backward_input = recorded(
 
 
 class ConvolutionBackwardWeightBackward0(Node):
-    """convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """Derivative of ``convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor``."""
 
     __slots__ = (
         "dilation",
@@ -247,7 +247,7 @@ plan_convolution_backward_weight = recorded(
 
 
 class ConvolutionBackwardBothBackward0(Node):
-    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+    """Derivative of ``_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)``."""
 
     __slots__ = (
         "dilation",

@@ -15,7 +15,7 @@ from ...autograd.recording import writes_are_refused_first
 
 
 class CopyBackward0(Node):
-    """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
+    """Derivative of ``copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)``."""
 
     __slots__ = ("src_spec",)
 
@@ -36,7 +36,7 @@ plan_copy_ = writes_are_refused_first(recorded(CopyBackward0, inputs="self src",
 
 
 class CloneBackward0(Node):
-    """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
+    """Derivative of ``clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ plan_clone = recorded(CloneBackward0, inputs="self")
 
 
 class ToCopyBackward0(Node):
-    """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
+    """Derivative of ``_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 

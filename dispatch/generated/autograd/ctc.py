@@ -13,7 +13,7 @@ from ..functions import _ctc_loss_backward
 
 
 class CtcLossBackward0(Node):
-    """_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)"""
+    """Derivative of ``_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "blank",
@@ -82,7 +82,7 @@ plan__ctc_loss = recorded(
 
 
 class CtcLossBackward1(Node):
-    """_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)"""
+    """Derivative of ``_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "blank",

@@ -13,7 +13,7 @@ from ..functions import _cdist_backward, _pdist_backward
 
 
 class CdistForwardBackward0(Node):
-    """_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor"""
+    """Derivative of ``_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor``."""
 
     __slots__ = ("p", "result", "result_version", "x1", "x1_version", "x2", "x2_version")
 
@@ -53,7 +53,7 @@ plan__cdist_forward = recorded(
 
 
 class PdistForwardBackward0(Node):
-    """_pdist_forward(Tensor self, float p=2.) -> Tensor"""
+    """Derivative of ``_pdist_forward(Tensor self, float p=2.) -> Tensor``."""
 
     __slots__ = ("p", "result", "result_version", "self_", "self__version")
 

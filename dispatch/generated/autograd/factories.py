@@ -14,7 +14,7 @@ from ...autograd.recording import writes_are_refused_first
 
 
 class ZeroBackward0(Node):
-    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+    """Derivative of ``zero_(Tensor(a!) self) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ plan_zero_ = writes_are_refused_first(recorded(ZeroBackward0, inputs="self"))
 
 
 class FillBackward0(Node):
-    """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
+    """Derivative of ``fill.Scalar(Tensor self, Scalar value) -> Tensor``."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ plan_fill__Scalar = writes_are_refused_first(plan_fill_Scalar)
 
 
 class FillBackward1(Node):
-    """fill.Tensor(Tensor self, Tensor value) -> Tensor"""
+    """Derivative of ``fill.Tensor(Tensor self, Tensor value) -> Tensor``."""
 
     __slots__ = ()
 

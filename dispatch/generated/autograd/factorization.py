@@ -30,7 +30,7 @@ from ...autograd.recorder import recorded
 
 
 class LinalgLuFactorExBackward0(Node):
-    """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
+    """Derivative of ``linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)``."""
 
     __slots__ = ("LU", "LU_version", "pivot", "pivots", "pivots_version")
 
@@ -60,7 +60,7 @@ plan_linalg_lu_factor_ex = recorded(
 
 
 class LinalgLuSolveBackward0(Node):
-    """linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
+    """Derivative of ``linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor``."""
 
     __slots__ = (
         "B",
@@ -116,7 +116,7 @@ plan_linalg_lu_solve = recorded(
 
 
 class LinalgCholeskyExBackward0(Node):
-    """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
+    """Derivative of ``linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)``."""
 
     __slots__ = ("L", "L_version", "upper")
 
@@ -139,7 +139,7 @@ plan_linalg_cholesky_ex = recorded(
 
 
 class LinalgSolveTriangularBackward0(Node):
-    """linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor"""
+    """Derivative of ``linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor``."""
 
     __slots__ = (
         "B",
@@ -194,7 +194,7 @@ plan_linalg_solve_triangular = recorded(
 
 
 class LinalgHouseholderProductBackward0(Node):
-    """linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
+    """Derivative of ``linalg_householder_product(Tensor input, Tensor tau) -> Tensor``."""
 
     __slots__ = ("input", "input_version", "tau", "tau_version")
 
@@ -223,7 +223,7 @@ plan_linalg_householder_product = recorded(
 
 
 class OrmqrBackward0(Node):
-    """ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
+    """Derivative of ``ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor``."""
 
     __slots__ = (
         "input2",
@@ -275,7 +275,7 @@ plan_ormqr = recorded(
 
 
 class LinalgEighBackward0(Node):
-    """_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)"""
+    """Derivative of ``_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)``."""
 
     __slots__ = ("compute_v", "eigenvalues", "eigenvalues_version", "eigenvectors", "eigenvectors_version")
 
@@ -301,7 +301,7 @@ plan__linalg_eigh = recorded(
 
 
 class LinalgEigBackward0(Node):
-    """linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)"""
+    """Derivative of ``linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)``."""
 
     __slots__ = (
         "eigenvalues",
@@ -335,7 +335,7 @@ plan_linalg_eig = recorded(
 
 
 class LinalgSvdBackward0(Node):
-    """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
+    """Derivative of ``_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)``."""
 
     __slots__ = ("S", "S_version", "U", "U_version", "Vh", "Vh_version", "compute_uv", "full_matrices")
 
@@ -366,7 +366,7 @@ plan__linalg_svd = recorded(
 
 
 class LinalgInvExBackward0(Node):
-    """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
+    """Derivative of ``linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)``."""
 
     __slots__ = ("inverse", "inverse_version")
 
@@ -387,7 +387,7 @@ plan_linalg_inv_ex = recorded(
 
 
 class LinalgSolveExBackward0(Node):
-    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
+    """Derivative of ``_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)``."""
 
     __slots__ = (
         "A",
@@ -445,7 +445,7 @@ plan__linalg_solve_ex = recorded(
 
 
 class LinalgQrBackward0(Node):
-    """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
+    """Derivative of ``linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)``."""
 
     __slots__ = ("Q", "Q_version", "R", "R_version", "mode")
 
@@ -469,7 +469,7 @@ plan_linalg_qr = recorded(LinalgQrBackward0, inputs="A", statics="mode", results
 
 
 class LinalgLstsqBackward0(Node):
-    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)"""
+    """Derivative of ``linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)``."""
 
     __slots__ = ("b", "b_version", "self_", "self__version", "solution", "solution_version")
 
@@ -506,7 +506,7 @@ plan_linalg_lstsq = recorded(
 
 
 class CholeskySolveBackward0(Node):
-    """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
+    """Derivative of ``cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor``."""
 
     __slots__ = ("input2", "input2_version", "result", "result_version", "self_", "self__version", "upper")
 
@@ -545,7 +545,7 @@ plan_cholesky_solve = recorded(
 
 
 class CholeskyInverseBackward0(Node):
-    """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
+    """Derivative of ``cholesky_inverse(Tensor self, bool upper=False) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version", "upper")
 
@@ -571,7 +571,7 @@ plan_cholesky_inverse = recorded(
 
 
 class GeqrfBackward0(Node):
-    """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+    """Derivative of ``geqrf(Tensor self) -> (Tensor a, Tensor tau)``."""
 
     __slots__ = ()
 

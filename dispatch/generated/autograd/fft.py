@@ -14,7 +14,7 @@ from ..functions import _fft_c2c
 
 
 class FftR2cBackward0(Node):
-    """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
+    """Derivative of ``_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor``."""
 
     __slots__ = ("dim", "normalization", "onesided", "self_spec")
 
@@ -34,7 +34,7 @@ plan__fft_r2c = recorded(FftR2cBackward0, inputs="self", specs="self", statics="
 
 
 class FftC2rBackward0(Node):
-    """_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
+    """Derivative of ``_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor``."""
 
     __slots__ = ("dim", "normalization")
 
@@ -51,7 +51,7 @@ plan__fft_c2r = recorded(FftC2rBackward0, inputs="self", statics="dim normalizat
 
 
 class FftC2cBackward0(Node):
-    """_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
+    """Derivative of ``_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor``."""
 
     __slots__ = ("dim", "forward", "normalization")
 

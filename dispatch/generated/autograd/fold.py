@@ -13,7 +13,7 @@ from ..functions import col2im, im2col
 
 
 class Im2colBackward0(Node):
-    """im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    """Derivative of ``im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor``."""
 
     __slots__ = ("dilation", "kernel_size", "padding", "self_spec", "stride")
 
@@ -37,7 +37,7 @@ plan_im2col = recorded(
 
 
 class Col2imBackward0(Node):
-    """col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    """Derivative of ``col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor``."""
 
     __slots__ = ("dilation", "kernel_size", "padding", "stride")
 

@@ -14,7 +14,7 @@ from ..functions import fractional_max_pool2d_backward, fractional_max_pool3d_ba
 
 
 class FractionalMaxPool2dBackward0(Node):
-    """fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
+    """Derivative of ``fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)``."""
 
     __slots__ = ("kernel_size", "output_size", "result1", "result1_version", "self_", "self__version")
 
@@ -49,7 +49,7 @@ plan_fractional_max_pool2d = recorded(
 
 
 class FractionalMaxPool2dBackwardBackward0(Node):
-    """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
+    """Derivative of ``fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_", "self__version")
 
@@ -83,7 +83,7 @@ plan_fractional_max_pool2d_backward = recorded(
 
 
 class FractionalMaxPool3dBackward0(Node):
-    """fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
+    """Derivative of ``fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)``."""
 
     __slots__ = ("kernel_size", "output_size", "result1", "result1_version", "self_", "self__version")
 
@@ -118,7 +118,7 @@ plan_fractional_max_pool3d = recorded(
 
 
 class FractionalMaxPool3dBackwardBackward0(Node):
-    """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
+    """Derivative of ``fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_", "self__version")
 

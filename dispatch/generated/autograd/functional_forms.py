@@ -33,7 +33,7 @@ from ..functions import (
 
 
 class ViewCopyBackward0(Node):
-    """view_copy(Tensor self, SymInt[] size) -> Tensor"""
+    """Derivative of ``view_copy(Tensor self, SymInt[] size) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -47,7 +47,7 @@ plan_view_copy = recorded(ViewCopyBackward0, inputs="self", specs="self")
 
 
 class StridedCopyBackward0(Node):
-    """_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Derivative of ``_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
 
     __slots__ = ("offset", "self_spec", "size", "stride")
 
@@ -69,7 +69,7 @@ plan__strided_copy = recorded(StridedCopyBackward0, inputs="self", specs="self",
 
 
 class ExpandCopyBackward0(Node):
-    """expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"""
+    """Derivative of ``expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -83,7 +83,7 @@ plan_expand_copy = recorded(ExpandCopyBackward0, inputs="self", specs="self")
 
 
 class PermuteCopyBackward0(Node):
-    """permute_copy(Tensor self, int[] dims) -> Tensor"""
+    """Derivative of ``permute_copy(Tensor self, int[] dims) -> Tensor``."""
 
     __slots__ = ("dims",)
 
@@ -98,7 +98,7 @@ plan_permute_copy = recorded(PermuteCopyBackward0, inputs="self", statics="dims"
 
 
 class TransposeCopyBackward0(Node):
-    """transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor"""
+    """Derivative of ``transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor``."""
 
     __slots__ = ("dim0", "dim1")
 
@@ -115,7 +115,7 @@ plan_transpose_copy_int = recorded(TransposeCopyBackward0, inputs="self", static
 
 
 class TCopyBackward0(Node):
-    """t_copy(Tensor self) -> Tensor"""
+    """Derivative of ``t_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ plan_t_copy = recorded(TCopyBackward0, inputs="self")
 
 
 class SelectCopyBackward0(Node):
-    """select_copy.int(Tensor self, int dim, SymInt index) -> Tensor"""
+    """Derivative of ``select_copy.int(Tensor self, int dim, SymInt index) -> Tensor``."""
 
     __slots__ = ("dim", "index", "self_spec")
 
@@ -145,7 +145,7 @@ plan_select_copy_int = recorded(SelectCopyBackward0, inputs="self", specs="self"
 
 
 class SliceCopyBackward0(Node):
-    """slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+    """Derivative of ``slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor``."""
 
     __slots__ = ("dim", "end", "self_spec", "start", "step")
 
@@ -169,7 +169,7 @@ plan_slice_copy_Tensor = recorded(
 
 
 class SqueezeCopyBackward0(Node):
-    """squeeze_copy(Tensor self) -> Tensor"""
+    """Derivative of ``squeeze_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -183,7 +183,7 @@ plan_squeeze_copy = recorded(SqueezeCopyBackward0, inputs="self", specs="self")
 
 
 class SqueezeCopyBackward1(Node):
-    """squeeze_copy.dim(Tensor self, int dim) -> Tensor"""
+    """Derivative of ``squeeze_copy.dim(Tensor self, int dim) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -197,7 +197,7 @@ plan_squeeze_copy_dim = recorded(SqueezeCopyBackward1, inputs="self", specs="sel
 
 
 class SqueezeCopyBackward2(Node):
-    """squeeze_copy.dims(Tensor self, int[] dim) -> Tensor"""
+    """Derivative of ``squeeze_copy.dims(Tensor self, int[] dim) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -211,7 +211,7 @@ plan_squeeze_copy_dims = recorded(SqueezeCopyBackward2, inputs="self", specs="se
 
 
 class UnsqueezeCopyBackward0(Node):
-    """unsqueeze_copy(Tensor self, int dim) -> Tensor"""
+    """Derivative of ``unsqueeze_copy(Tensor self, int dim) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -225,7 +225,7 @@ plan_unsqueeze_copy = recorded(UnsqueezeCopyBackward0, inputs="self", specs="sel
 
 
 class AliasCopyBackward0(Node):
-    """alias_copy(Tensor self) -> Tensor"""
+    """Derivative of ``alias_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -237,7 +237,7 @@ plan_alias_copy = recorded(AliasCopyBackward0, inputs="self")
 
 
 class DiagonalCopyBackward0(Node):
-    """diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+    """Derivative of ``diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor``."""
 
     __slots__ = ("dim1", "dim2", "offset", "self_spec")
 
@@ -257,7 +257,7 @@ plan_diagonal_copy = recorded(DiagonalCopyBackward0, inputs="self", specs="self"
 
 
 class UnfoldCopyBackward0(Node):
-    """unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"""
+    """Derivative of ``unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor``."""
 
     __slots__ = ("dimension", "self_spec", "size", "step")
 
@@ -277,7 +277,7 @@ plan_unfold_copy = recorded(UnfoldCopyBackward0, inputs="self", specs="self", st
 
 
 class ViewAsRealCopyBackward0(Node):
-    """view_as_real_copy(Tensor self) -> Tensor"""
+    """Derivative of ``view_as_real_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -289,7 +289,7 @@ plan_view_as_real_copy = recorded(ViewAsRealCopyBackward0, inputs="self")
 
 
 class ViewAsComplexCopyBackward0(Node):
-    """view_as_complex_copy(Tensor self) -> Tensor"""
+    """Derivative of ``view_as_complex_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -301,7 +301,7 @@ plan_view_as_complex_copy = recorded(ViewAsComplexCopyBackward0, inputs="self")
 
 
 class SelectScatterBackward0(Node):
-    """select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
+    """Derivative of ``select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor``."""
 
     __slots__ = ("dim", "index", "src_spec")
 
@@ -328,7 +328,7 @@ plan_select_scatter = recorded(SelectScatterBackward0, inputs="self src", specs=
 
 
 class SliceScatterBackward0(Node):
-    """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+    """Derivative of ``slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor``."""
 
     __slots__ = ("dim", "end", "src_spec", "start", "step")
 
@@ -363,7 +363,7 @@ plan_slice_scatter = recorded(
 
 
 class DiagonalScatterBackward0(Node):
-    """diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+    """Derivative of ``diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor``."""
 
     __slots__ = ("dim1", "dim2", "offset", "src_spec")
 
@@ -395,7 +395,7 @@ plan_diagonal_scatter = recorded(
 
 
 class StridedScatterBackward0(Node):
-    """_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Derivative of ``_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
 
     __slots__ = ("offset", "self_spec", "size", "src_spec", "stride")
 
@@ -434,7 +434,7 @@ plan__strided_scatter = recorded(
 
 
 class CopyBackward1(Node):
-    """copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"""
+    """Derivative of ``copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor``."""
 
     __slots__ = ("src_spec",)
 
@@ -455,7 +455,7 @@ plan_copy = recorded(CopyBackward1, inputs="self src", specs="src")
 
 
 class RestrideBackward0(Node):
-    """_restride(Tensor self, SymInt[] stride) -> Tensor"""
+    """Derivative of ``_restride(Tensor self, SymInt[] stride) -> Tensor``."""
 
     __slots__ = ()
 
@@ -467,7 +467,7 @@ plan__restride = recorded(RestrideBackward0, inputs="self")
 
 
 class LiftFreshCopyBackward0(Node):
-    """lift_fresh_copy(Tensor self) -> Tensor"""
+    """Derivative of ``lift_fresh_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -479,7 +479,7 @@ plan_lift_fresh_copy = recorded(LiftFreshCopyBackward0, inputs="self")
 
 
 class ZeroBackward1(Node):
-    """zero(Tensor self) -> Tensor"""
+    """Derivative of ``zero(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -491,7 +491,7 @@ plan_zero = recorded(ZeroBackward1, inputs="self")
 
 
 class UniformBackward1(Node):
-    """uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -503,7 +503,7 @@ plan_uniform = recorded(UniformBackward1, inputs="self")
 
 
 class NormalFunctionalBackward0(Node):
-    """normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -515,7 +515,7 @@ plan_normal_functional = recorded(NormalFunctionalBackward0, inputs="self")
 
 
 class LogNormalBackward1(Node):
-    """log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -527,7 +527,7 @@ plan_log_normal = recorded(LogNormalBackward1, inputs="self")
 
 
 class CauchyBackward1(Node):
-    """cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -539,7 +539,7 @@ plan_cauchy = recorded(CauchyBackward1, inputs="self")
 
 
 class ExponentialBackward1(Node):
-    """exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -551,7 +551,7 @@ plan_exponential = recorded(ExponentialBackward1, inputs="self")
 
 
 class GeometricBackward1(Node):
-    """geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -563,7 +563,7 @@ plan_geometric = recorded(GeometricBackward1, inputs="self")
 
 
 class BernoulliBackward4(Node):
-    """bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ("p_spec",)
 
@@ -584,7 +584,7 @@ plan_bernoulli_Tensor = recorded(BernoulliBackward4, inputs="self p", specs="p")
 
 
 class BernoulliBackward5(Node):
-    """bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -596,7 +596,7 @@ plan_bernoulli_float = recorded(BernoulliBackward5, inputs="self")
 
 
 class ValuesCopyBackward0(Node):
-    """values_copy(Tensor self) -> Tensor"""
+    """Derivative of ``values_copy(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 

@@ -14,7 +14,7 @@ from ..functions import affine_grid_generator_backward, grid_sampler_2d_backward
 
 
 class GridSampler2dBackward0(Node):
-    """grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    """Derivative of ``grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor``."""
 
     __slots__ = (
         "align_corners",
@@ -63,7 +63,7 @@ plan_grid_sampler_2d = recorded(
 
 
 class GridSampler3dBackward0(Node):
-    """grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    """Derivative of ``grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor``."""
 
     __slots__ = (
         "align_corners",
@@ -112,7 +112,7 @@ plan_grid_sampler_3d = recorded(
 
 
 class GridSampler2dBackwardBackward0(Node):
-    """grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Derivative of ``grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "align_corners",
@@ -170,7 +170,7 @@ plan_grid_sampler_2d_backward = recorded(
 
 
 class GridSampler3dBackwardBackward0(Node):
-    """grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Derivative of ``grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "align_corners",
@@ -228,7 +228,7 @@ plan_grid_sampler_3d_backward = recorded(
 
 
 class AffineGridGeneratorBackward0(Node):
-    """affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
+    """Derivative of ``affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor``."""
 
     __slots__ = ("align_corners", "size")
 

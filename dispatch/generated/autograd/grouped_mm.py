@@ -13,7 +13,7 @@ from ...autograd.recorder import recorded
 
 
 class GroupedMmBackward0(Node):
-    """_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"""
+    """Derivative of ``_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor``."""
 
     __slots__ = (
         "mat2",

@@ -35,7 +35,7 @@ from ...autograd.recording import writes_are_refused_first
 
 
 class CatBackward0(Node):
-    """cat(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Derivative of ``cat(Tensor[] tensors, int dim=0) -> Tensor``."""
 
     __slots__ = ("dim", "tensors_spec")
 
@@ -51,7 +51,7 @@ plan_cat = recorded(CatBackward0, inputs="tensors", specs="tensors", statics="di
 
 
 class StackBackward0(Node):
-    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Derivative of ``stack(Tensor[] tensors, int dim=0) -> Tensor``."""
 
     __slots__ = ("dim", "tensors_spec")
 
@@ -67,7 +67,7 @@ plan_stack = recorded(StackBackward0, inputs="tensors", specs="tensors", statics
 
 
 class RollBackward0(Node):
-    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+    """Derivative of ``roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor``."""
 
     __slots__ = ("dims", "shifts")
 
@@ -84,7 +84,7 @@ plan_roll = recorded(RollBackward0, inputs="self", statics="shifts dims")
 
 
 class RepeatBackward0(Node):
-    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+    """Derivative of ``repeat(Tensor self, SymInt[] repeats) -> Tensor``."""
 
     __slots__ = ("repeats", "self_spec")
 
@@ -100,7 +100,7 @@ plan_repeat = recorded(RepeatBackward0, inputs="self", specs="self", statics="re
 
 
 class IndexBackward0(Node):
-    """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+    """Derivative of ``index.Tensor(Tensor self, Tensor?[] indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_spec")
 
@@ -120,7 +120,7 @@ plan_index_Tensor = recorded(IndexBackward0, inputs="self", saves={"indices": "s
 
 
 class IndexPutBackward0(Node):
-    """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    """Derivative of ``index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor``."""
 
     __slots__ = ("accumulate", "indices", "indices_version")
 
@@ -152,7 +152,7 @@ plan_index_put_ = writes_are_refused_first(plan_index_put)
 
 
 class IndexSelectBackward0(Node):
-    """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
+    """Derivative of ``index_select(Tensor self, int dim, Tensor index) -> Tensor``."""
 
     __slots__ = ("dim", "index", "index_version", "self_spec")
 
@@ -176,7 +176,7 @@ plan_index_select = recorded(
 
 
 class IndexAddBackward0(Node):
-    """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "dim", "index", "index_version", "source_spec")
 
@@ -215,7 +215,7 @@ plan_index_add_ = writes_are_refused_first(plan_index_add)
 
 
 class IndexReduceBackward0(Node):
-    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    """Derivative of ``index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor``."""
 
     __slots__ = (
         "dim",
@@ -287,7 +287,7 @@ plan_index_reduce_ = writes_are_refused_first(plan_index_reduce)
 
 
 class IndexCopyBackward0(Node):
-    """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
+    """Derivative of ``index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor``."""
 
     __slots__ = ("dim", "index", "index_version", "source_spec")
 
@@ -326,7 +326,7 @@ plan_index_copy_ = writes_are_refused_first(plan_index_copy)
 
 
 class GatherBackward0(Node):
-    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+    """Derivative of ``gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor``."""
 
     __slots__ = ("dim", "index", "index_version", "self_spec", "sparse_grad")
 
@@ -357,7 +357,7 @@ plan_gather = recorded(
 
 
 class ScatterBackward0(Node):
-    """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    """Derivative of ``scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor``."""
 
     __slots__ = ("dim", "index", "index_version", "src_spec")
 
@@ -396,7 +396,7 @@ plan_scatter__src = writes_are_refused_first(plan_scatter_src)
 
 
 class ScatterBackward1(Node):
-    """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
+    """Derivative of ``scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor``."""
 
     __slots__ = ("dim", "index", "index_version")
 
@@ -420,7 +420,7 @@ plan_scatter__value = writes_are_refused_first(plan_scatter_value)
 
 
 class ScatterAddBackward0(Node):
-    """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    """Derivative of ``scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor``."""
 
     __slots__ = ("dim", "index", "index_version", "src_spec")
 
@@ -457,7 +457,7 @@ plan_scatter_add_ = writes_are_refused_first(plan_scatter_add)
 
 
 class ScatterReduceBackward0(Node):
-    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    """Derivative of ``scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor``."""
 
     __slots__ = (
         "dim",
@@ -527,7 +527,7 @@ plan_scatter_reduce__two = writes_are_refused_first(plan_scatter_reduce_two)
 
 
 class MaskedFillBackward0(Node):
-    """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
+    """Derivative of ``masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor``."""
 
     __slots__ = ("mask", "mask_version")
 
@@ -547,7 +547,7 @@ plan_masked_fill__Scalar = writes_are_refused_first(plan_masked_fill_Scalar)
 
 
 class MaskedFillBackward1(Node):
-    """masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
+    """Derivative of ``masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor``."""
 
     __slots__ = ("mask", "mask_version")
 
@@ -601,7 +601,7 @@ plan_masked_select = recorded(
 
 
 class TakeBackward0(Node):
-    """take(Tensor self, Tensor index) -> Tensor"""
+    """Derivative of ``take(Tensor self, Tensor index) -> Tensor``."""
 
     __slots__ = ("index", "index_version", "self_spec")
 
@@ -621,7 +621,7 @@ plan_take = recorded(TakeBackward0, inputs="self", saves={"index": "self"}, spec
 
 
 class EmbeddingBackward0(Node):
-    """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
+    """Derivative of ``embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "padding_idx", "scale_grad_by_freq", "sparse", "weight_spec")
 
@@ -658,7 +658,7 @@ plan_embedding = recorded(
 
 
 class EmbeddingDenseBackwardBackward0(Node):
-    """embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
+    """Derivative of ``embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "padding_idx")
 
@@ -685,7 +685,7 @@ plan_embedding_dense_backward = recorded(
 
 
 class FlipBackward0(Node):
-    """flip(Tensor self, int[] dims) -> Tensor"""
+    """Derivative of ``flip(Tensor self, int[] dims) -> Tensor``."""
 
     __slots__ = ("dims",)
 
@@ -700,7 +700,7 @@ plan_flip = recorded(FlipBackward0, inputs="self", statics="dims")
 
 
 class TrilBackward0(Node):
-    """tril(Tensor self, int diagonal=0) -> Tensor"""
+    """Derivative of ``tril(Tensor self, int diagonal=0) -> Tensor``."""
 
     __slots__ = ("diagonal",)
 
@@ -716,7 +716,7 @@ plan_tril_ = writes_are_refused_first(plan_tril)
 
 
 class TriuBackward0(Node):
-    """triu(Tensor self, int diagonal=0) -> Tensor"""
+    """Derivative of ``triu(Tensor self, int diagonal=0) -> Tensor``."""
 
     __slots__ = ("diagonal",)
 
@@ -732,7 +732,7 @@ plan_triu_ = writes_are_refused_first(plan_triu)
 
 
 class EmbeddingRenormBackward0(Node):
-    """embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
+    """Derivative of ``embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)``."""
 
     __slots__ = ()
 

@@ -18,7 +18,7 @@ from ..functions import (
 
 
 class FakeQuantizePerChannelAffineCachemaskBackward0(Node):
-    """fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Derivative of ``fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
 
     __slots__ = ("mask", "mask_version")
 
@@ -43,7 +43,7 @@ plan_fake_quantize_per_channel_affine_cachemask = recorded(
 
 
 class FakeQuantizeLearnablePerTensorAffineBackward0(Node):
-    """_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> Tensor"""
+    """Derivative of ``_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> Tensor``."""
 
     __slots__ = (
         "grad_factor",
@@ -101,7 +101,7 @@ plan__fake_quantize_learnable_per_tensor_affine = recorded(
 
 
 class FakeQuantizeLearnablePerChannelAffineBackward0(Node):
-    """_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> Tensor"""
+    """Derivative of ``_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> Tensor``."""
 
     __slots__ = (
         "axis",
@@ -162,7 +162,7 @@ plan__fake_quantize_learnable_per_channel_affine = recorded(
 
 
 class FusedMovingAvgObsFqHelperBackward0(Node):
-    """_fused_moving_avg_obs_fq_helper(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> (Tensor output, Tensor mask)"""
+    """Derivative of ``_fused_moving_avg_obs_fq_helper(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> (Tensor output, Tensor mask)``."""
 
     __slots__ = ("mask", "mask_version")
 
@@ -187,7 +187,7 @@ plan__fused_moving_avg_obs_fq_helper = recorded(
 
 
 class FusedMovingAvgObsFqHelperFunctionalBackward0(Node):
-    """_fused_moving_avg_obs_fq_helper_functional(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor running_min, Tensor running_max, Tensor scale, Tensor zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> (Tensor output, Tensor mask, Tensor running_min_out, Tensor running_max_out, Tensor scale_out, Tensor zero_point_out)"""
+    """Derivative of ``_fused_moving_avg_obs_fq_helper_functional(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor running_min, Tensor running_max, Tensor scale, Tensor zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> (Tensor output, Tensor mask, Tensor running_min_out, Tensor running_max_out, Tensor scale_out, Tensor zero_point_out)``."""
 
     __slots__ = ("mask", "mask_version")
 

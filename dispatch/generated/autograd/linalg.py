@@ -25,7 +25,7 @@ from ...autograd.recording import writes_are_refused_first
 
 
 class MmBackward0(Node):
-    """mm(Tensor self, Tensor mat2) -> Tensor"""
+    """Derivative of ``mm(Tensor self, Tensor mat2) -> Tensor``."""
 
     __slots__ = ("mat2", "mat2_spec", "mat2_version", "self_", "self__version", "self_spec")
 
@@ -56,7 +56,7 @@ plan_mm = recorded(MmBackward0, inputs="self mat2", saves={"mat2": "self", "self
 
 
 class BmmBackward0(Node):
-    """bmm(Tensor self, Tensor mat2) -> Tensor"""
+    """Derivative of ``bmm(Tensor self, Tensor mat2) -> Tensor``."""
 
     __slots__ = ("mat2", "mat2_version", "self_", "self__version")
 
@@ -85,7 +85,7 @@ plan_bmm = recorded(BmmBackward0, inputs="self mat2", saves={"mat2": "self", "se
 
 
 class MvBackward0(Node):
-    """mv(Tensor self, Tensor vec) -> Tensor"""
+    """Derivative of ``mv(Tensor self, Tensor vec) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "vec", "vec_version")
 
@@ -114,7 +114,7 @@ plan_mv = recorded(MvBackward0, inputs="self vec", saves={"vec": "self", "self":
 
 
 class DotBackward0(Node):
-    """dot(Tensor self, Tensor tensor) -> Tensor"""
+    """Derivative of ``dot(Tensor self, Tensor tensor) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "tensor", "tensor_version")
 
@@ -143,7 +143,7 @@ plan_dot = recorded(DotBackward0, inputs="self tensor", saves={"tensor": "self",
 
 
 class VdotBackward0(Node):
-    """vdot(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``vdot(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -172,7 +172,7 @@ plan_vdot = recorded(VdotBackward0, inputs="self other", saves={"other": "self",
 
 
 class AddmmBackward0(Node):
-    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "beta", "mat1", "mat1_spec", "mat1_version", "mat2", "mat2_spec", "mat2_version")
 
@@ -218,7 +218,7 @@ plan_addmm_ = writes_are_refused_first(plan_addmm)
 
 
 class MmBackward1(Node):
-    """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+    """Derivative of ``mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor``."""
 
     __slots__ = ()
 
@@ -237,7 +237,7 @@ plan_mm_dtype = recorded(MmBackward1, inputs="self mat2")
 
 
 class BmmBackward1(Node):
-    """bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+    """Derivative of ``bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor``."""
 
     __slots__ = ()
 
@@ -256,7 +256,7 @@ plan_bmm_dtype = recorded(BmmBackward1, inputs="self mat2")
 
 
 class AddmmBackward1(Node):
-    """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ()
 
@@ -278,7 +278,7 @@ plan_addmm_dtype = recorded(AddmmBackward1, inputs="self mat1 mat2")
 
 
 class BaddbmmBackward0(Node):
-    """baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ()
 
@@ -300,7 +300,7 @@ plan_baddbmm_dtype = recorded(BaddbmmBackward0, inputs="self batch1 batch2")
 
 
 class AddmvBackward0(Node):
-    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "beta", "mat", "mat_version", "vec", "vec_version")
 
@@ -340,7 +340,7 @@ plan_addmv_ = writes_are_refused_first(plan_addmv)
 
 
 class BaddbmmBackward1(Node):
-    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "batch1", "batch1_version", "batch2", "batch2_version", "beta")
 
@@ -383,7 +383,7 @@ plan_baddbmm_ = writes_are_refused_first(plan_baddbmm)
 
 
 class AddbmmBackward0(Node):
-    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "batch1", "batch1_spec", "batch1_version", "batch2", "batch2_version", "beta")
 

@@ -32,7 +32,7 @@ from ..functions import (
 
 
 class BinaryCrossEntropyWithLogitsBackward0(Node):
-    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor"""
+    """Derivative of ``binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor``."""
 
     __slots__ = (
         "pos_weight",
@@ -89,7 +89,7 @@ plan_binary_cross_entropy_with_logits = recorded(
 
 
 class NllLossForwardBackward0(Node):
-    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
+    """Derivative of ``nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)``."""
 
     __slots__ = (
         "ignore_index",
@@ -140,7 +140,7 @@ plan_nll_loss_forward = recorded(
 
 
 class NllLossBackwardBackward0(Node):
-    """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    """Derivative of ``nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor``."""
 
     __slots__ = (
         "ignore_index",
@@ -196,7 +196,7 @@ plan_nll_loss_backward = recorded(
 
 
 class NllLoss2dForwardBackward0(Node):
-    """nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
+    """Derivative of ``nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)``."""
 
     __slots__ = (
         "ignore_index",
@@ -247,7 +247,7 @@ plan_nll_loss2d_forward = recorded(
 
 
 class NllLoss2dBackwardBackward0(Node):
-    """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    """Derivative of ``nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor``."""
 
     __slots__ = (
         "ignore_index",
@@ -303,7 +303,7 @@ plan_nll_loss2d_backward = recorded(
 
 
 class CrossEntropyForwardBackward0(Node):
-    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+    """Derivative of ``_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)``."""
 
     __slots__ = (
         "ignore_index",
@@ -374,7 +374,7 @@ plan__cross_entropy_forward = recorded(
 
 
 class CrossEntropyBackwardBackward0(Node):
-    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+    """Derivative of ``_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor``."""
 
     __slots__ = (
         "grad_output",
@@ -479,7 +479,7 @@ plan__cross_entropy_backward = recorded(
 
 
 class MseLossBackward0(Node):
-    """mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    """Derivative of ``mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor``."""
 
     __slots__ = ("reduction", "self_", "self__version", "target", "target_version")
 
@@ -518,7 +518,7 @@ plan_mse_loss = recorded(
 
 
 class MseLossBackwardBackward0(Node):
-    """mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor"""
+    """Derivative of ``mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor``."""
 
     __slots__ = (
         "grad_output",
@@ -574,7 +574,7 @@ plan_mse_loss_backward = recorded(
 
 
 class HuberTermsBackward0(Node):
-    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+    """Derivative of ``_huber_terms(Tensor self, Tensor target, float delta) -> Tensor``."""
 
     __slots__ = ("delta", "self_", "self__version", "target", "target_version")
 
@@ -613,7 +613,7 @@ plan__huber_terms = recorded(
 
 
 class BinaryCrossEntropyTermsBackward0(Node):
-    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+    """Derivative of ``_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "target", "target_version")
 

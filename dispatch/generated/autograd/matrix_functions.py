@@ -18,7 +18,7 @@ from ...autograd.recorder import recorded
 
 
 class LinalgDetBackward0(Node):
-    """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
+    """Derivative of ``_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)``."""
 
     __slots__ = ("A", "A_version", "LU", "LU_version", "pivots", "pivots_version", "result", "result_version")
 
@@ -52,7 +52,7 @@ plan__linalg_det = recorded(
 
 
 class LinalgSlogdetBackward0(Node):
-    """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
+    """Derivative of ``_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)``."""
 
     __slots__ = ("A", "A_version", "LU", "LU_version", "pivots", "pivots_version", "sign", "sign_version")
 
@@ -86,7 +86,7 @@ plan__linalg_slogdet = recorded(
 
 
 class LinalgPinvBackward0(Node):
-    """linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor"""
+    """Derivative of ``linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -110,7 +110,7 @@ plan_linalg_pinv_atol_rtol_tensor = recorded(
 
 
 class LinalgMatrixExpBackward0(Node):
-    """linalg_matrix_exp(Tensor self) -> Tensor"""
+    """Derivative of ``linalg_matrix_exp(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 

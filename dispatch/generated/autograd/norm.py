@@ -13,7 +13,7 @@ from ...autograd.recorder import recorded
 
 
 class LinalgVectorNormBackward0(Node):
-    """linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "ord", "result", "result_version", "self_", "self__version")
 

@@ -21,7 +21,7 @@ from ..functions import _fused_rms_norm_backward, native_batch_norm_backward, na
 
 
 class NativeLayerNormBackward0(Node):
-    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "bias",
@@ -82,7 +82,7 @@ plan_native_layer_norm = recorded(
 
 
 class NativeLayerNormBackwardBackward0(Node):
-    """native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "grad_out",
@@ -153,7 +153,7 @@ plan_native_layer_norm_backward = recorded(
 
 
 class FusedRmsNormBackward0(Node):
-    """_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"""
+    """Derivative of ``_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "input",
@@ -203,7 +203,7 @@ plan__fused_rms_norm = recorded(
 
 
 class FusedRmsNormBackwardBackward0(Node):
-    """_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Derivative of ``_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "grad_out",
@@ -264,7 +264,7 @@ plan__fused_rms_norm_backward = recorded(
 
 
 class NativeGroupNormBackward0(Node):
-    """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "C",
@@ -328,7 +328,7 @@ plan_native_group_norm = recorded(
 
 
 class NativeGroupNormBackwardBackward0(Node):
-    """native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "C",
@@ -399,7 +399,7 @@ plan_native_group_norm_backward = recorded(
 
 
 class NativeBatchNormBackward0(Node):
-    """native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "eps",
@@ -483,7 +483,7 @@ plan_native_batch_norm = recorded(
 
 
 class NativeBatchNormLegitBackward0(Node):
-    """_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "eps",
@@ -567,7 +567,7 @@ plan__native_batch_norm_legit = recorded(
 
 
 class NativeBatchNormLegitBackward1(Node):
-    """_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "eps",
@@ -626,7 +626,7 @@ plan__native_batch_norm_legit_no_stats = recorded(
 
 
 class NativeBatchNormLegitNoTrainingBackward0(Node):
-    """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "eps",
@@ -687,7 +687,7 @@ plan__native_batch_norm_legit_no_training = recorded(
 
 
 class NativeBatchNormBackwardBackward0(Node):
-    """native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "eps",

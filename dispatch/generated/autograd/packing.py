@@ -13,7 +13,7 @@ from ..functions import _pack_padded_sequence_backward
 
 
 class PackPaddedSequenceBackward0(Node):
-    """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
+    """Derivative of ``_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)``."""
 
     __slots__ = ("batch_first", "input_spec", "result1", "result1_version")
 

@@ -28,7 +28,7 @@ from ..functions import (
 
 
 class ConstantPadNdBackward0(Node):
-    """constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
+    """Derivative of ``constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor``."""
 
     __slots__ = ("pad",)
 
@@ -43,7 +43,7 @@ plan_constant_pad_nd = recorded(ConstantPadNdBackward0, inputs="self", statics="
 
 
 class ReflectionPad1dBackward0(Node):
-    """reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
+    """Derivative of ``reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -66,7 +66,7 @@ plan_reflection_pad1d = recorded(
 
 
 class ReflectionPad1dBackwardBackward0(Node):
-    """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    """Derivative of ``reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -96,7 +96,7 @@ plan_reflection_pad1d_backward = recorded(
 
 
 class ReflectionPad2dBackward0(Node):
-    """reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    """Derivative of ``reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -119,7 +119,7 @@ plan_reflection_pad2d = recorded(
 
 
 class ReflectionPad2dBackwardBackward0(Node):
-    """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    """Derivative of ``reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -149,7 +149,7 @@ plan_reflection_pad2d_backward = recorded(
 
 
 class ReflectionPad3dBackward0(Node):
-    """reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
+    """Derivative of ``reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -172,7 +172,7 @@ plan_reflection_pad3d = recorded(
 
 
 class ReflectionPad3dBackwardBackward0(Node):
-    """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    """Derivative of ``reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -202,7 +202,7 @@ plan_reflection_pad3d_backward = recorded(
 
 
 class ReplicationPad1dBackward0(Node):
-    """replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
+    """Derivative of ``replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -225,7 +225,7 @@ plan_replication_pad1d = recorded(
 
 
 class ReplicationPad1dBackwardBackward0(Node):
-    """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    """Derivative of ``replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -255,7 +255,7 @@ plan_replication_pad1d_backward = recorded(
 
 
 class ReplicationPad2dBackward0(Node):
-    """replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    """Derivative of ``replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -278,7 +278,7 @@ plan_replication_pad2d = recorded(
 
 
 class ReplicationPad2dBackwardBackward0(Node):
-    """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    """Derivative of ``replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -308,7 +308,7 @@ plan_replication_pad2d_backward = recorded(
 
 
 class ReplicationPad3dBackward0(Node):
-    """replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
+    """Derivative of ``replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 
@@ -331,7 +331,7 @@ plan_replication_pad3d = recorded(
 
 
 class ReplicationPad3dBackwardBackward0(Node):
-    """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    """Derivative of ``replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor``."""
 
     __slots__ = ("padding", "self_", "self__version")
 

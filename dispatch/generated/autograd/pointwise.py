@@ -68,7 +68,7 @@ from ..functions import (
 
 
 class AddBackward0(Node):
-    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha",)
 
@@ -91,7 +91,7 @@ plan_add__Tensor = writes_are_refused_first(plan_add_Tensor)
 
 
 class ReluBackward0(Node):
-    """relu(Tensor self) -> Tensor"""
+    """Derivative of ``relu(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -111,7 +111,7 @@ plan_relu_ = writes_are_refused_first(plan_relu)
 
 
 class EqBackward0(Node):
-    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Derivative of ``eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
 
     __slots__ = ("other_spec",)
 
@@ -132,7 +132,7 @@ plan_eq__Tensor = writes_are_refused_first(recorded(EqBackward0, inputs="self ot
 
 
 class NeBackward0(Node):
-    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Derivative of ``ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
 
     __slots__ = ("other_spec",)
 
@@ -153,7 +153,7 @@ plan_ne__Tensor = writes_are_refused_first(recorded(NeBackward0, inputs="self ot
 
 
 class LtBackward0(Node):
-    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Derivative of ``lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
 
     __slots__ = ("other_spec",)
 
@@ -174,7 +174,7 @@ plan_lt__Tensor = writes_are_refused_first(recorded(LtBackward0, inputs="self ot
 
 
 class LeBackward0(Node):
-    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Derivative of ``le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
 
     __slots__ = ("other_spec",)
 
@@ -195,7 +195,7 @@ plan_le__Tensor = writes_are_refused_first(recorded(LeBackward0, inputs="self ot
 
 
 class GtBackward0(Node):
-    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Derivative of ``gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
 
     __slots__ = ("other_spec",)
 
@@ -216,7 +216,7 @@ plan_gt__Tensor = writes_are_refused_first(recorded(GtBackward0, inputs="self ot
 
 
 class GeBackward0(Node):
-    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Derivative of ``ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
 
     __slots__ = ("other_spec",)
 
@@ -237,7 +237,7 @@ plan_ge__Tensor = writes_are_refused_first(recorded(GeBackward0, inputs="self ot
 
 
 class ThresholdBackwardBackward0(Node):
-    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+    """Derivative of ``threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "threshold")
 
@@ -267,7 +267,7 @@ plan_threshold_backward = recorded(
 
 
 class SubBackward0(Node):
-    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha",)
 
@@ -290,7 +290,7 @@ plan_sub__Tensor = writes_are_refused_first(plan_sub_Tensor)
 
 
 class RsubBackward0(Node):
-    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha",)
 
@@ -312,7 +312,7 @@ plan_rsub_Tensor = recorded(RsubBackward0, inputs="self other", statics="alpha")
 
 
 class RsubBackward1(Node):
-    """rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha",)
 
@@ -327,7 +327,7 @@ plan_rsub_Scalar = recorded(RsubBackward1, inputs="self", statics="alpha")
 
 
 class MulBackward0(Node):
-    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``mul.Tensor(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -357,7 +357,7 @@ plan_mul__Tensor = writes_are_refused_first(plan_mul_Tensor)
 
 
 class DivBackward0(Node):
-    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``div.Tensor(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -388,7 +388,7 @@ plan_div__Tensor = writes_are_refused_first(plan_div_Tensor)
 
 
 class DivBackward1(Node):
-    """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    """Derivative of ``div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "rounding_mode", "self_", "self__version")
 
@@ -424,7 +424,7 @@ plan_div__Tensor_mode = writes_are_refused_first(plan_div_Tensor_mode)
 
 
 class RemainderBackward0(Node):
-    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``remainder.Tensor(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -456,7 +456,7 @@ plan_remainder__Tensor = writes_are_refused_first(plan_remainder_Tensor)
 
 
 class RemainderBackward1(Node):
-    """remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Derivative of ``remainder.Scalar(Tensor self, Scalar other) -> Tensor``."""
 
     __slots__ = ()
 
@@ -469,7 +469,7 @@ plan_remainder__Scalar = writes_are_refused_first(plan_remainder_Scalar)
 
 
 class RemainderBackward2(Node):
-    """remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
+    """Derivative of ``remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_")
 
@@ -492,7 +492,7 @@ plan_remainder_Scalar_Tensor = recorded(
 
 
 class FmodBackward0(Node):
-    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``fmod.Tensor(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -522,7 +522,7 @@ plan_fmod__Tensor = writes_are_refused_first(plan_fmod_Tensor)
 
 
 class FmodBackward1(Node):
-    """fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Derivative of ``fmod.Scalar(Tensor self, Scalar other) -> Tensor``."""
 
     __slots__ = ()
 
@@ -535,7 +535,7 @@ plan_fmod__Scalar = writes_are_refused_first(plan_fmod_Scalar)
 
 
 class PowBackward0(Node):
-    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    """Derivative of ``pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor``."""
 
     __slots__ = ("exponent", "self_", "self__version")
 
@@ -557,7 +557,7 @@ plan_pow__Scalar = writes_are_refused_first(plan_pow_Tensor_Scalar)
 
 
 class PowBackward1(Node):
-    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    """Derivative of ``pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor``."""
 
     __slots__ = ("exponent", "exponent_version", "result", "result_version", "self_", "self__version")
 
@@ -597,7 +597,7 @@ plan_pow__Tensor = writes_are_refused_first(plan_pow_Tensor_Tensor)
 
 
 class PowBackward2(Node):
-    """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    """Derivative of ``pow.Scalar(Scalar self, Tensor exponent) -> Tensor``."""
 
     __slots__ = ("exponent", "exponent_version", "result", "result_version", "self_")
 
@@ -623,7 +623,7 @@ plan_pow_Scalar = recorded(
 
 
 class MaximumBackward0(Node):
-    """maximum(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``maximum(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -656,7 +656,7 @@ plan_maximum = recorded(
 
 
 class MinimumBackward0(Node):
-    """minimum(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``minimum(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -689,7 +689,7 @@ plan_minimum = recorded(
 
 
 class FmaxBackward0(Node):
-    """fmax(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``fmax(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -720,7 +720,7 @@ plan_fmax = recorded(FmaxBackward0, inputs="self other", saves={"self": "self ot
 
 
 class FminBackward0(Node):
-    """fmin(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``fmin(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -751,7 +751,7 @@ plan_fmin = recorded(FminBackward0, inputs="self other", saves={"self": "self ot
 
 
 class Atan2Backward0(Node):
-    """atan2(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``atan2(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -785,7 +785,7 @@ plan_atan2_ = writes_are_refused_first(plan_atan2)
 
 
 class NegBackward0(Node):
-    """neg(Tensor self) -> Tensor"""
+    """Derivative of ``neg(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -798,7 +798,7 @@ plan_neg_ = writes_are_refused_first(plan_neg)
 
 
 class AbsBackward0(Node):
-    """abs(Tensor self) -> Tensor"""
+    """Derivative of ``abs(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -818,7 +818,7 @@ plan_abs_ = writes_are_refused_first(plan_abs)
 
 
 class SignBackward0(Node):
-    """sign(Tensor self) -> Tensor"""
+    """Derivative of ``sign(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -831,7 +831,7 @@ plan_sign_ = writes_are_refused_first(plan_sign)
 
 
 class FloorBackward0(Node):
-    """floor(Tensor self) -> Tensor"""
+    """Derivative of ``floor(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -844,7 +844,7 @@ plan_floor_ = writes_are_refused_first(plan_floor)
 
 
 class CeilBackward0(Node):
-    """ceil(Tensor self) -> Tensor"""
+    """Derivative of ``ceil(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -857,7 +857,7 @@ plan_ceil_ = writes_are_refused_first(plan_ceil)
 
 
 class RoundBackward0(Node):
-    """round(Tensor self) -> Tensor"""
+    """Derivative of ``round(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -870,7 +870,7 @@ plan_round_ = writes_are_refused_first(plan_round)
 
 
 class TruncBackward0(Node):
-    """trunc(Tensor self) -> Tensor"""
+    """Derivative of ``trunc(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -883,7 +883,7 @@ plan_trunc_ = writes_are_refused_first(plan_trunc)
 
 
 class RoundBackward1(Node):
-    """round.decimals(Tensor self, *, int decimals) -> Tensor"""
+    """Derivative of ``round.decimals(Tensor self, *, int decimals) -> Tensor``."""
 
     __slots__ = ()
 
@@ -896,7 +896,7 @@ plan_round__decimals = writes_are_refused_first(plan_round_decimals)
 
 
 class ReciprocalBackward0(Node):
-    """reciprocal(Tensor self) -> Tensor"""
+    """Derivative of ``reciprocal(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -916,7 +916,7 @@ plan_reciprocal_ = writes_are_refused_first(plan_reciprocal)
 
 
 class ExpBackward0(Node):
-    """exp(Tensor self) -> Tensor"""
+    """Derivative of ``exp(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -936,7 +936,7 @@ plan_exp_ = writes_are_refused_first(plan_exp)
 
 
 class Exp2Backward0(Node):
-    """exp2(Tensor self) -> Tensor"""
+    """Derivative of ``exp2(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -956,7 +956,7 @@ plan_exp2_ = writes_are_refused_first(plan_exp2)
 
 
 class Expm1Backward0(Node):
-    """expm1(Tensor self) -> Tensor"""
+    """Derivative of ``expm1(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -976,7 +976,7 @@ plan_expm1_ = writes_are_refused_first(plan_expm1)
 
 
 class LogBackward0(Node):
-    """log(Tensor self) -> Tensor"""
+    """Derivative of ``log(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -996,7 +996,7 @@ plan_log_ = writes_are_refused_first(plan_log)
 
 
 class Log1pBackward0(Node):
-    """log1p(Tensor self) -> Tensor"""
+    """Derivative of ``log1p(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1016,7 +1016,7 @@ plan_log1p_ = writes_are_refused_first(plan_log1p)
 
 
 class Log2Backward0(Node):
-    """log2(Tensor self) -> Tensor"""
+    """Derivative of ``log2(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1036,7 +1036,7 @@ plan_log2_ = writes_are_refused_first(plan_log2)
 
 
 class Log10Backward0(Node):
-    """log10(Tensor self) -> Tensor"""
+    """Derivative of ``log10(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1056,7 +1056,7 @@ plan_log10_ = writes_are_refused_first(plan_log10)
 
 
 class SqrtBackward0(Node):
-    """sqrt(Tensor self) -> Tensor"""
+    """Derivative of ``sqrt(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -1076,7 +1076,7 @@ plan_sqrt_ = writes_are_refused_first(plan_sqrt)
 
 
 class RsqrtBackward0(Node):
-    """rsqrt(Tensor self) -> Tensor"""
+    """Derivative of ``rsqrt(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -1096,7 +1096,7 @@ plan_rsqrt_ = writes_are_refused_first(plan_rsqrt)
 
 
 class SinBackward0(Node):
-    """sin(Tensor self) -> Tensor"""
+    """Derivative of ``sin(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1116,7 +1116,7 @@ plan_sin_ = writes_are_refused_first(plan_sin)
 
 
 class CosBackward0(Node):
-    """cos(Tensor self) -> Tensor"""
+    """Derivative of ``cos(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1136,7 +1136,7 @@ plan_cos_ = writes_are_refused_first(plan_cos)
 
 
 class TanBackward0(Node):
-    """tan(Tensor self) -> Tensor"""
+    """Derivative of ``tan(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -1156,7 +1156,7 @@ plan_tan_ = writes_are_refused_first(plan_tan)
 
 
 class SinhBackward0(Node):
-    """sinh(Tensor self) -> Tensor"""
+    """Derivative of ``sinh(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1176,7 +1176,7 @@ plan_sinh_ = writes_are_refused_first(plan_sinh)
 
 
 class CoshBackward0(Node):
-    """cosh(Tensor self) -> Tensor"""
+    """Derivative of ``cosh(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1196,7 +1196,7 @@ plan_cosh_ = writes_are_refused_first(plan_cosh)
 
 
 class TanhBackward0(Node):
-    """tanh(Tensor self) -> Tensor"""
+    """Derivative of ``tanh(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -1216,7 +1216,7 @@ plan_tanh_ = writes_are_refused_first(plan_tanh)
 
 
 class AsinBackward0(Node):
-    """asin(Tensor self) -> Tensor"""
+    """Derivative of ``asin(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1236,7 +1236,7 @@ plan_asin_ = writes_are_refused_first(plan_asin)
 
 
 class AcosBackward0(Node):
-    """acos(Tensor self) -> Tensor"""
+    """Derivative of ``acos(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1256,7 +1256,7 @@ plan_acos_ = writes_are_refused_first(plan_acos)
 
 
 class AtanBackward0(Node):
-    """atan(Tensor self) -> Tensor"""
+    """Derivative of ``atan(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1276,7 +1276,7 @@ plan_atan_ = writes_are_refused_first(plan_atan)
 
 
 class AsinhBackward0(Node):
-    """asinh(Tensor self) -> Tensor"""
+    """Derivative of ``asinh(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1296,7 +1296,7 @@ plan_asinh_ = writes_are_refused_first(plan_asinh)
 
 
 class AcoshBackward0(Node):
-    """acosh(Tensor self) -> Tensor"""
+    """Derivative of ``acosh(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1316,7 +1316,7 @@ plan_acosh_ = writes_are_refused_first(plan_acosh)
 
 
 class AtanhBackward0(Node):
-    """atanh(Tensor self) -> Tensor"""
+    """Derivative of ``atanh(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1336,7 +1336,7 @@ plan_atanh_ = writes_are_refused_first(plan_atanh)
 
 
 class SigmoidBackward0(Node):
-    """sigmoid(Tensor self) -> Tensor"""
+    """Derivative of ``sigmoid(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -1356,7 +1356,7 @@ plan_sigmoid_ = writes_are_refused_first(plan_sigmoid)
 
 
 class ErfBackward0(Node):
-    """erf(Tensor self) -> Tensor"""
+    """Derivative of ``erf(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1376,7 +1376,7 @@ plan_erf_ = writes_are_refused_first(plan_erf)
 
 
 class ErfcBackward0(Node):
-    """erfc(Tensor self) -> Tensor"""
+    """Derivative of ``erfc(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1396,7 +1396,7 @@ plan_erfc_ = writes_are_refused_first(plan_erfc)
 
 
 class ConjPhysicalBackward0(Node):
-    """_conj_physical(Tensor self) -> Tensor"""
+    """Derivative of ``_conj_physical(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -1409,7 +1409,7 @@ plan__conj_physical_ = writes_are_refused_first(plan__conj_physical)
 
 
 class GeluBackward0(Node):
-    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    """Derivative of ``gelu(Tensor self, *, str approximate='none') -> Tensor``."""
 
     __slots__ = ("approximate", "self_", "self__version")
 
@@ -1431,7 +1431,7 @@ plan_gelu_ = writes_are_refused_first(plan_gelu)
 
 
 class SiluBackward0(Node):
-    """silu(Tensor self) -> Tensor"""
+    """Derivative of ``silu(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -1451,7 +1451,7 @@ plan_silu_ = writes_are_refused_first(plan_silu)
 
 
 class SoftplusBackward0(Node):
-    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+    """Derivative of ``softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor``."""
 
     __slots__ = ("beta", "self_", "self__version", "threshold")
 
@@ -1474,7 +1474,7 @@ plan_softplus = recorded(SoftplusBackward0, inputs="self", saves={"self": "self"
 
 
 class LeakyReluBackward0(Node):
-    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    """Derivative of ``leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor``."""
 
     __slots__ = ("negative_slope", "self_", "self__version")
 
@@ -1497,7 +1497,7 @@ plan_leaky_relu = recorded(
 
 
 class LeakyReluBackward1(Node):
-    """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
+    """Derivative of ``leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)``."""
 
     __slots__ = ("negative_slope", "result", "result_version")
 
@@ -1520,7 +1520,7 @@ plan_leaky_relu_ = writes_are_refused_first(
 
 
 class SigmoidBackwardBackward0(Node):
-    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Derivative of ``sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor``."""
 
     __slots__ = ("grad_output", "grad_output_version", "output", "output_version")
 
@@ -1554,7 +1554,7 @@ plan_sigmoid_backward = recorded(
 
 
 class TanhBackwardBackward0(Node):
-    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Derivative of ``tanh_backward(Tensor grad_output, Tensor output) -> Tensor``."""
 
     __slots__ = ("grad_output", "grad_output_version", "output", "output_version")
 
@@ -1588,7 +1588,7 @@ plan_tanh_backward = recorded(
 
 
 class GeluBackwardBackward0(Node):
-    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+    """Derivative of ``gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor``."""
 
     __slots__ = ("approximate", "grad_output", "grad_output_version", "self_", "self__version")
 
@@ -1626,7 +1626,7 @@ plan_gelu_backward = recorded(
 
 
 class SiluBackwardBackward0(Node):
-    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Derivative of ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
 
     __slots__ = ("grad_output", "grad_output_version", "self_", "self__version")
 
@@ -1660,7 +1660,7 @@ plan_silu_backward = recorded(
 
 
 class SoftplusBackwardBackward0(Node):
-    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+    """Derivative of ``softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor``."""
 
     __slots__ = ("beta", "grad_output", "grad_output_version", "self_", "self__version", "threshold")
 
@@ -1701,7 +1701,7 @@ plan_softplus_backward = recorded(
 
 
 class LeakyReluBackwardBackward0(Node):
-    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    """Derivative of ``leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor``."""
 
     __slots__ = ("negative_slope", "self_", "self__version", "self_is_result")
 
@@ -1736,7 +1736,7 @@ plan_leaky_relu_backward = recorded(
 
 
 class ClampBackward0(Node):
-    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
+    """Derivative of ``clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor``."""
 
     __slots__ = ("max", "min", "self_", "self__version")
 
@@ -1760,7 +1760,7 @@ plan_clamp_ = writes_are_refused_first(plan_clamp)
 
 
 class ClampBackward1(Node):
-    """clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+    """Derivative of ``clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor``."""
 
     __slots__ = ("max", "max_version", "min", "min_version", "self_", "self__version")
 
@@ -1806,7 +1806,7 @@ plan_clamp__Tensor = writes_are_refused_first(plan_clamp_Tensor)
 
 
 class ClampMinBackward0(Node):
-    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+    """Derivative of ``clamp_min(Tensor self, Scalar min) -> Tensor``."""
 
     __slots__ = ("min", "self_", "self__version")
 
@@ -1828,7 +1828,7 @@ plan_clamp_min_ = writes_are_refused_first(plan_clamp_min)
 
 
 class ClampMinBackward1(Node):
-    """clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+    """Derivative of ``clamp_min.Tensor(Tensor self, Tensor min) -> Tensor``."""
 
     __slots__ = ("min", "min_version", "self_", "self__version")
 
@@ -1862,7 +1862,7 @@ plan_clamp_min__Tensor = writes_are_refused_first(plan_clamp_min_Tensor)
 
 
 class ClampMaxBackward0(Node):
-    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+    """Derivative of ``clamp_max(Tensor self, Scalar max) -> Tensor``."""
 
     __slots__ = ("max", "self_", "self__version")
 
@@ -1884,7 +1884,7 @@ plan_clamp_max_ = writes_are_refused_first(plan_clamp_max)
 
 
 class ClampMaxBackward1(Node):
-    """clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+    """Derivative of ``clamp_max.Tensor(Tensor self, Tensor max) -> Tensor``."""
 
     __slots__ = ("max", "max_version", "self_", "self__version")
 
@@ -1918,7 +1918,7 @@ plan_clamp_max__Tensor = writes_are_refused_first(plan_clamp_max_Tensor)
 
 
 class WhereBackward0(Node):
-    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``where.self(Tensor condition, Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("condition", "condition_version")
 
@@ -1947,7 +1947,7 @@ plan_where_self = recorded(
 
 
 class LerpBackward0(Node):
-    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"""
+    """Derivative of ``lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor``."""
 
     __slots__ = ("weight",)
 
@@ -1971,7 +1971,7 @@ plan_lerp__Scalar = writes_are_refused_first(plan_lerp_Scalar)
 
 
 class LerpBackward1(Node):
-    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+    """Derivative of ``lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor``."""
 
     __slots__ = ("end", "end_version", "self_", "self__version", "weight", "weight_version")
 
@@ -2010,7 +2010,7 @@ plan_lerp__Tensor = writes_are_refused_first(plan_lerp_Tensor)
 
 
 class AddcmulBackward0(Node):
-    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """Derivative of ``addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor``."""
 
     __slots__ = ("tensor1", "tensor1_version", "tensor2", "tensor2_version", "value")
 
@@ -2051,7 +2051,7 @@ plan_addcmul_ = writes_are_refused_first(plan_addcmul)
 
 
 class AddcdivBackward0(Node):
-    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """Derivative of ``addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor``."""
 
     __slots__ = ("tensor1", "tensor1_version", "tensor2", "tensor2_version", "value")
 
@@ -2093,7 +2093,7 @@ plan_addcdiv_ = writes_are_refused_first(plan_addcdiv)
 
 
 class SgnBackward0(Node):
-    """sgn(Tensor self) -> Tensor"""
+    """Derivative of ``sgn(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -2116,7 +2116,7 @@ plan_sgn_ = writes_are_refused_first(plan_sgn)
 
 
 class FracBackward0(Node):
-    """frac(Tensor self) -> Tensor"""
+    """Derivative of ``frac(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -2129,7 +2129,7 @@ plan_frac_ = writes_are_refused_first(plan_frac)
 
 
 class CopysignBackward0(Node):
-    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``copysign.Tensor(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -2161,7 +2161,7 @@ plan_copysign__Tensor = writes_are_refused_first(plan_copysign_Tensor)
 
 
 class CopysignBackward1(Node):
-    """copysign.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Derivative of ``copysign.Scalar(Tensor self, Scalar other) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -2184,7 +2184,7 @@ plan_copysign__Scalar = writes_are_refused_first(plan_copysign_Scalar)
 
 
 class HypotBackward0(Node):
-    """hypot(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``hypot(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "result", "result_version", "self_", "self__version")
 
@@ -2220,7 +2220,7 @@ plan_hypot_ = writes_are_refused_first(plan_hypot)
 
 
 class NextafterBackward0(Node):
-    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``nextafter(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -2250,7 +2250,7 @@ plan_nextafter_ = writes_are_refused_first(plan_nextafter)
 
 
 class NanToNumBackward0(Node):
-    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    """Derivative of ``nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -2270,7 +2270,7 @@ plan_nan_to_num_ = writes_are_refused_first(plan_nan_to_num)
 
 
 class FrexpMantissaBackward0(Node):
-    """_frexp_mantissa(Tensor self) -> Tensor"""
+    """Derivative of ``_frexp_mantissa(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -2289,7 +2289,7 @@ plan__frexp_mantissa = recorded(FrexpMantissaBackward0, inputs="self", saves={"s
 
 
 class LogaddexpBackward0(Node):
-    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``logaddexp(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -2322,7 +2322,7 @@ plan_logaddexp = recorded(
 
 
 class Logaddexp2Backward0(Node):
-    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``logaddexp2(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -2355,7 +2355,7 @@ plan_logaddexp2 = recorded(
 
 
 class XlogyBackward0(Node):
-    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``xlogy.Tensor(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -2389,7 +2389,7 @@ plan_xlogy__Tensor = writes_are_refused_first(plan_xlogy_Tensor)
 
 
 class XlogyBackward1(Node):
-    """xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor"""
+    """Derivative of ``xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_")
 
@@ -2410,7 +2410,7 @@ plan_xlogy_Scalar_Self = recorded(XlogyBackward1, inputs="other", saves={"other"
 
 
 class XlogyBackward2(Node):
-    """xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor"""
+    """Derivative of ``xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor``."""
 
     __slots__ = ("other", "self_", "self__version")
 
@@ -2432,7 +2432,7 @@ plan_xlogy__Scalar_Other = writes_are_refused_first(plan_xlogy_Scalar_Other)
 
 
 class LogitBackward0(Node):
-    """logit(Tensor self, float? eps=None) -> Tensor"""
+    """Derivative of ``logit(Tensor self, float? eps=None) -> Tensor``."""
 
     __slots__ = ("eps", "self_", "self__version")
 
@@ -2454,7 +2454,7 @@ plan_logit_ = writes_are_refused_first(plan_logit)
 
 
 class LogitBackwardBackward0(Node):
-    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    """Derivative of ``logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor``."""
 
     __slots__ = ("eps", "grad_output", "grad_output_version", "self_", "self__version")
 
@@ -2492,7 +2492,7 @@ plan_logit_backward = recorded(
 
 
 class SincBackward0(Node):
-    """sinc(Tensor self) -> Tensor"""
+    """Derivative of ``sinc(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 

@@ -28,7 +28,7 @@ from ..functions import (
 
 
 class MaxPool2dWithIndicesBackward0(Node):
-    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """Derivative of ``max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "ceil_mode",
@@ -82,7 +82,7 @@ plan_max_pool2d_with_indices = recorded(
 
 
 class MaxPool2dWithIndicesBackwardBackward0(Node):
-    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """Derivative of ``max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_", "self__version")
 
@@ -116,7 +116,7 @@ plan_max_pool2d_with_indices_backward = recorded(
 
 
 class AvgPool2dBackward0(Node):
-    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """Derivative of ``avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor``."""
 
     __slots__ = (
         "ceil_mode",
@@ -165,7 +165,7 @@ plan_avg_pool2d = recorded(
 
 
 class AvgPool2dBackwardBackward0(Node):
-    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    """Derivative of ``avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor``."""
 
     __slots__ = (
         "ceil_mode",
@@ -219,7 +219,7 @@ plan_avg_pool2d_backward = recorded(
 
 
 class MaxPool3dWithIndicesBackward0(Node):
-    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """Derivative of ``max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "ceil_mode",
@@ -273,7 +273,7 @@ plan_max_pool3d_with_indices = recorded(
 
 
 class MaxPool3dWithIndicesBackwardBackward0(Node):
-    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """Derivative of ``max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_", "self__version")
 
@@ -307,7 +307,7 @@ plan_max_pool3d_with_indices_backward = recorded(
 
 
 class AvgPool3dBackward0(Node):
-    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """Derivative of ``avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor``."""
 
     __slots__ = (
         "ceil_mode",
@@ -356,7 +356,7 @@ plan_avg_pool3d = recorded(
 
 
 class AvgPool3dBackwardBackward0(Node):
-    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    """Derivative of ``avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor``."""
 
     __slots__ = (
         "ceil_mode",
@@ -410,7 +410,7 @@ plan_avg_pool3d_backward = recorded(
 
 
 class AdaptiveAvgPool2dBackward0(Node):
-    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    """Derivative of ``_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -429,7 +429,7 @@ plan__adaptive_avg_pool2d = recorded(AdaptiveAvgPool2dBackward0, inputs="self", 
 
 
 class AdaptiveAvgPool2dBackwardBackward0(Node):
-    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Derivative of ``_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor``."""
 
     __slots__ = ("grad_output_spec", "self_", "self__version")
 
@@ -458,7 +458,7 @@ plan__adaptive_avg_pool2d_backward = recorded(
 
 
 class MaxUnpool2dBackward0(Node):
-    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    """Derivative of ``max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version")
 
@@ -479,7 +479,7 @@ plan_max_unpool2d = recorded(
 
 
 class MaxUnpool3dBackward0(Node):
-    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+    """Derivative of ``max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version")
 
@@ -500,7 +500,7 @@ plan_max_unpool3d = recorded(
 
 
 class AdaptiveMaxPool2dBackward0(Node):
-    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+    """Derivative of ``adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)``."""
 
     __slots__ = ("result1", "result1_version", "self_", "self__version")
 
@@ -529,7 +529,7 @@ plan_adaptive_max_pool2d = recorded(
 
 
 class AdaptiveMaxPool2dBackwardBackward0(Node):
-    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    """Derivative of ``adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_", "self__version")
 
@@ -563,7 +563,7 @@ plan_adaptive_max_pool2d_backward = recorded(
 
 
 class AdaptiveAvgPool3dBackward0(Node):
-    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    """Derivative of ``_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -582,7 +582,7 @@ plan__adaptive_avg_pool3d = recorded(AdaptiveAvgPool3dBackward0, inputs="self", 
 
 
 class AdaptiveAvgPool3dBackwardBackward0(Node):
-    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Derivative of ``_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor``."""
 
     __slots__ = ("grad_output_spec", "self_", "self__version")
 
@@ -611,7 +611,7 @@ plan__adaptive_avg_pool3d_backward = recorded(
 
 
 class AdaptiveMaxPool3dBackward0(Node):
-    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+    """Derivative of ``adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)``."""
 
     __slots__ = ("result1", "result1_version", "self_", "self__version")
 
@@ -640,7 +640,7 @@ plan_adaptive_max_pool3d = recorded(
 
 
 class AdaptiveMaxPool3dBackwardBackward0(Node):
-    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    """Derivative of ``adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor``."""
 
     __slots__ = ("indices", "indices_version", "self_", "self__version")
 

@@ -13,7 +13,7 @@ from ..functions import fake_quantize_per_tensor_affine_cachemask_backward
 
 
 class FakeQuantizePerTensorAffineCachemaskBackward0(Node):
-    """fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Derivative of ``fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
 
     __slots__ = ("mask", "mask_version")
 
@@ -34,7 +34,7 @@ plan_fake_quantize_per_tensor_affine_cachemask = recorded(
 
 
 class FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0(Node):
-    """_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Derivative of ``_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
 
     __slots__ = ("mask", "mask_version")
 

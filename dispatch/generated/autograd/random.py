@@ -16,7 +16,7 @@ from ..functions import _standard_gamma_grad, native_dropout_backward
 
 
 class UniformBackward0(Node):
-    """uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ plan_uniform_ = writes_are_refused_first(recorded(UniformBackward0, inputs="self
 
 
 class NormalBackward0(Node):
-    """normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ plan_normal_ = writes_are_refused_first(recorded(NormalBackward0, inputs="self")
 
 
 class LogNormalBackward0(Node):
-    """log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ plan_log_normal_ = writes_are_refused_first(recorded(LogNormalBackward0, inputs=
 
 
 class CauchyBackward0(Node):
-    """cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ plan_cauchy_ = writes_are_refused_first(recorded(CauchyBackward0, inputs="self")
 
 
 class ExponentialBackward0(Node):
-    """exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ plan_exponential_ = writes_are_refused_first(recorded(ExponentialBackward0, inpu
 
 
 class GeometricBackward0(Node):
-    """geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ plan_geometric_ = writes_are_refused_first(recorded(GeometricBackward0, inputs="
 
 
 class RandomBackward0(Node):
-    """random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ plan_random__from = writes_are_refused_first(recorded(RandomBackward0, inputs="s
 
 
 class RandomBackward1(Node):
-    """random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ plan_random__to = writes_are_refused_first(recorded(RandomBackward1, inputs="sel
 
 
 class RandomBackward2(Node):
-    """random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ plan_random_ = writes_are_refused_first(recorded(RandomBackward2, inputs="self")
 
 
 class BernoulliBackward0(Node):
-    """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ("p_spec",)
 
@@ -145,7 +145,7 @@ plan_bernoulli__Tensor = writes_are_refused_first(recorded(BernoulliBackward0, i
 
 
 class BernoulliBackward1(Node):
-    """bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"""
+    """Derivative of ``bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)``."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ plan_bernoulli__float = writes_are_refused_first(recorded(BernoulliBackward1, in
 
 
 class BernoulliBackward2(Node):
-    """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``bernoulli(Tensor self, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -169,7 +169,7 @@ plan_bernoulli = recorded(BernoulliBackward2, inputs="self")
 
 
 class BernoulliBackward3(Node):
-    """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -181,7 +181,7 @@ plan_bernoulli_p = recorded(BernoulliBackward3, inputs="self")
 
 
 class NormalBackward1(Node):
-    """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ("mean_spec",)
 
@@ -195,7 +195,7 @@ plan_normal_Tensor_float = recorded(NormalBackward1, inputs="mean", specs="mean"
 
 
 class NormalBackward2(Node):
-    """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ("std_spec",)
 
@@ -209,7 +209,7 @@ plan_normal_float_Tensor = recorded(NormalBackward2, inputs="std", specs="std")
 
 
 class NormalBackward3(Node):
-    """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
+    """Derivative of ``normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ("mean_spec", "std_spec")
 
@@ -231,7 +231,7 @@ plan_normal_Tensor_Tensor = recorded(NormalBackward3, inputs="mean std", specs="
 
 
 class StandardGammaBackward0(Node):
-    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
+    """Derivative of ``_standard_gamma(Tensor self, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -255,7 +255,7 @@ plan__standard_gamma = recorded(
 
 
 class StandardGammaGradBackward0(Node):
-    """_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
+    """Derivative of ``_standard_gamma_grad(Tensor self, Tensor output) -> Tensor``."""
 
     __slots__ = ()
 
@@ -267,7 +267,7 @@ plan__standard_gamma_grad = recorded(StandardGammaGradBackward0, inputs="self", 
 
 
 class SampleDirichletBackward0(Node):
-    """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor"""
+    """Derivative of ``_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ()
 
@@ -279,7 +279,7 @@ plan__sample_dirichlet = recorded(SampleDirichletBackward0, inputs="self")
 
 
 class DirichletGradBackward0(Node):
-    """_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor"""
+    """Derivative of ``_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor``."""
 
     __slots__ = ()
 
@@ -301,7 +301,7 @@ plan__dirichlet_grad = recorded(DirichletGradBackward0, inputs="x alpha total")
 
 
 class PoissonBackward0(Node):
-    """poisson(Tensor self, Generator? generator=None) -> Tensor"""
+    """Derivative of ``poisson(Tensor self, Generator? generator=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -315,7 +315,7 @@ plan_poisson = recorded(PoissonBackward0, inputs="self", specs="self")
 
 
 class NativeDropoutBackward0(Node):
-    """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
+    """Derivative of ``native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)``."""
 
     __slots__ = ("p", "result1", "result1_version", "train")
 
@@ -340,7 +340,7 @@ plan_native_dropout = recorded(
 
 
 class NativeDropoutBackwardBackward0(Node):
-    """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
+    """Derivative of ``native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor``."""
 
     __slots__ = ("mask", "mask_version", "scale")
 

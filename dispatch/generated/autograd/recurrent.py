@@ -13,7 +13,7 @@ from ...autograd.recorder import recorded
 
 
 class ThnnFusedLstmCellBackward0(Node):
-    """_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = (
         "cx",
@@ -97,7 +97,7 @@ plan__thnn_fused_lstm_cell = recorded(
 
 
 class ThnnFusedGruCellBackward0(Node):
-    """_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)"""
+    """Derivative of ``_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)``."""
 
     __slots__ = (
         "hidden_bias",
@@ -174,7 +174,7 @@ plan__thnn_fused_gru_cell = recorded(
 
 
 class FusedRnnLayerBackward0(Node):
-    """_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)"""
+    """Derivative of ``_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)``."""
 
     __slots__ = (
         "bias_hh",

@@ -29,7 +29,7 @@ from ..functions import cummaxmin_backward, cumprod_backward
 
 
 class SumBackward0(Node):
-    """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``sum(Tensor self, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -43,7 +43,7 @@ plan_sum = recorded(SumBackward0, inputs="self", specs="self")
 
 
 class SumBackward1(Node):
-    """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "self_spec")
 
@@ -61,7 +61,7 @@ plan_sum_dim_IntList = recorded(SumBackward1, inputs="self", specs="self", stati
 
 
 class MeanBackward0(Node):
-    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``mean(Tensor self, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -75,7 +75,7 @@ plan_mean = recorded(MeanBackward0, inputs="self", specs="self")
 
 
 class MeanBackward1(Node):
-    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "self_spec")
 
@@ -93,7 +93,7 @@ plan_mean_dim = recorded(MeanBackward1, inputs="self", specs="self", statics="di
 
 
 class ProdBackward0(Node):
-    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``prod(Tensor self, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -112,7 +112,7 @@ plan_prod = recorded(ProdBackward0, inputs="self", saves={"self": "self"})
 
 
 class ProdBackward1(Node):
-    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "self_", "self__version")
 
@@ -135,7 +135,7 @@ plan_prod_dim_int = recorded(ProdBackward1, inputs="self", saves={"self": "self"
 
 
 class AmaxBackward0(Node):
-    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    """Derivative of ``amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version")
 
@@ -163,7 +163,7 @@ plan_amax = recorded(
 
 
 class AminBackward0(Node):
-    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    """Derivative of ``amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version")
 
@@ -191,7 +191,7 @@ plan_amin = recorded(
 
 
 class AminmaxBackward0(Node):
-    """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+    """Derivative of ``aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)``."""
 
     __slots__ = ("dim", "keepdim", "max", "max_version", "min", "min_version", "self_", "self__version")
 
@@ -222,7 +222,7 @@ plan_aminmax = recorded(
 
 
 class MaxBackward0(Node):
-    """max(Tensor self) -> Tensor"""
+    """Derivative of ``max(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -244,7 +244,7 @@ plan_max = recorded(MaxBackward0, inputs="self", saves={"self": "self"}, results
 
 
 class MinBackward0(Node):
-    """min(Tensor self) -> Tensor"""
+    """Derivative of ``min(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -266,7 +266,7 @@ plan_min = recorded(MinBackward0, inputs="self", saves={"self": "self"}, results
 
 
 class MaxBackward1(Node):
-    """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
 
@@ -297,7 +297,7 @@ plan_max_dim = recorded(
 
 
 class MinBackward1(Node):
-    """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
 
@@ -328,7 +328,7 @@ plan_min_dim = recorded(
 
 
 class VarBackward0(Node):
-    """var(Tensor self, bool unbiased=True) -> Tensor"""
+    """Derivative of ``var(Tensor self, bool unbiased=True) -> Tensor``."""
 
     __slots__ = ("self_", "self__version", "unbiased")
 
@@ -349,7 +349,7 @@ plan_var = recorded(VarBackward0, inputs="self", saves={"self": "self"}, statics
 
 
 class VarBackward1(Node):
-    """var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    """Derivative of ``var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "self_", "self__version", "unbiased")
 
@@ -374,7 +374,7 @@ plan_var_dim = recorded(VarBackward1, inputs="self", saves={"self": "self"}, sta
 
 
 class VarBackward2(Node):
-    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    """Derivative of ``var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("correction", "dim", "keepdim", "self_", "self__version")
 
@@ -401,7 +401,7 @@ plan_var_correction = recorded(
 
 
 class StdBackward0(Node):
-    """std(Tensor self, bool unbiased=True) -> Tensor"""
+    """Derivative of ``std(Tensor self, bool unbiased=True) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version", "unbiased")
 
@@ -425,7 +425,7 @@ plan_std = recorded(StdBackward0, inputs="self", saves={"self": "self"}, statics
 
 
 class StdBackward1(Node):
-    """std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    """Derivative of ``std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version", "unbiased")
 
@@ -455,7 +455,7 @@ plan_std_dim = recorded(
 
 
 class StdBackward2(Node):
-    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    """Derivative of ``std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("correction", "dim", "keepdim", "result", "result_version", "self_", "self__version")
 
@@ -485,7 +485,7 @@ plan_std_correction = recorded(
 
 
 class VarMeanBackward0(Node):
-    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    """Derivative of ``var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)``."""
 
     __slots__ = ("correction", "dim", "keepdim", "self_", "self__version")
 
@@ -512,7 +512,7 @@ plan_var_mean_correction = recorded(
 
 
 class StdMeanBackward0(Node):
-    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    """Derivative of ``std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)``."""
 
     __slots__ = ("correction", "dim", "keepdim", "result0", "result0_version", "self_", "self__version")
 
@@ -546,7 +546,7 @@ plan_std_mean_correction = recorded(
 
 
 class LogsumexpBackward0(Node):
-    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    """Derivative of ``logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor``."""
 
     __slots__ = ("dim", "keepdim", "result", "result_version", "self_", "self__version")
 
@@ -574,7 +574,7 @@ plan_logsumexp = recorded(
 
 
 class CumsumBackward0(Node):
-    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("dim",)
 
@@ -590,7 +590,7 @@ plan_cumsum_ = writes_are_refused_first(plan_cumsum)
 
 
 class CumprodBackward0(Node):
-    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    """Derivative of ``cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor``."""
 
     __slots__ = ("dim", "result", "result_version", "self_", "self__version")
 
@@ -617,7 +617,7 @@ plan_cumprod_ = writes_are_refused_first(plan_cumprod)
 
 
 class LogcumsumexpBackward0(Node):
-    """logcumsumexp(Tensor self, int dim) -> Tensor"""
+    """Derivative of ``logcumsumexp(Tensor self, int dim) -> Tensor``."""
 
     __slots__ = ("dim", "result", "result_version", "self_", "self__version")
 
@@ -643,7 +643,7 @@ plan_logcumsumexp = recorded(
 
 
 class CummaxBackward0(Node):
-    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "self_", "self__version")
 
@@ -675,7 +675,7 @@ plan_cummax = recorded(
 
 
 class CumminBackward0(Node):
-    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "self_", "self__version")
 

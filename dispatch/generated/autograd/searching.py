@@ -14,7 +14,7 @@ from ...autograd.recorder import recorded
 
 
 class ModeBackward0(Node):
-    """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
 
@@ -45,7 +45,7 @@ plan_mode = recorded(
 
 
 class UniqueBackward0(Node):
-    """_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
+    """Derivative of ``_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)``."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ plan__unique = recorded(UniqueBackward0, inputs="self", differentiable=(True, Fa
 
 
 class Unique2Backward0(Node):
-    """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ plan__unique2 = recorded(Unique2Backward0, inputs="self", differentiable=(True, 
 
 
 class UniqueDimBackward0(Node):
-    """unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ plan_unique_dim = recorded(UniqueDimBackward0, inputs="self", differentiable=(Tr
 
 
 class UniqueConsecutiveBackward0(Node):
-    """unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ plan_unique_consecutive = recorded(
 
 
 class UniqueDimConsecutiveBackward0(Node):
-    """unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    """Derivative of ``unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)``."""
 
     __slots__ = ()
 

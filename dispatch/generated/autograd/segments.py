@@ -13,7 +13,7 @@ from ..functions import _segment_reduce_backward
 
 
 class SegmentReduceBackward0(Node):
-    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"""
+    """Derivative of ``segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor``."""
 
     __slots__ = (
         "axis",

@@ -18,7 +18,7 @@ from ..functions import _log_softmax_backward_data, _softmax_backward_data
 
 
 class SoftmaxBackward0(Node):
-    """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Derivative of ``_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
 
     __slots__ = ("dim", "result", "result_version", "self_spec")
 
@@ -40,7 +40,7 @@ plan__softmax = recorded(SoftmaxBackward0, inputs="self", specs="self", statics=
 
 
 class SoftmaxBackwardDataBackward0(Node):
-    """_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    """Derivative of ``_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor``."""
 
     __slots__ = ("dim", "grad_output", "grad_output_version", "input_dtype", "output", "output_version")
 
@@ -80,7 +80,7 @@ plan__softmax_backward_data = recorded(
 
 
 class LogSoftmaxBackward0(Node):
-    """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Derivative of ``_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
 
     __slots__ = ("dim", "result", "result_version", "self_spec")
 
@@ -104,7 +104,7 @@ plan__log_softmax = recorded(
 
 
 class LogSoftmaxBackwardDataBackward0(Node):
-    """_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    """Derivative of ``_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor``."""
 
     __slots__ = ("dim", "grad_output", "grad_output_version", "output", "output_version")
 

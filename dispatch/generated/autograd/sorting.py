@@ -13,7 +13,7 @@ from ...autograd.recorder import recorded
 
 
 class SortBackward0(Node):
-    """sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "self_spec")
 
@@ -37,7 +37,7 @@ plan_sort = recorded(
 
 
 class SortBackward1(Node):
-    """sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "self_spec")
 
@@ -61,7 +61,7 @@ plan_sort_stable = recorded(
 
 
 class TopkBackward0(Node):
-    """topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "self_spec")
 
@@ -85,7 +85,7 @@ plan_topk = recorded(
 
 
 class KthvalueBackward0(Node):
-    """kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
 
@@ -116,7 +116,7 @@ plan_kthvalue = recorded(
 
 
 class MedianBackward0(Node):
-    """median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
 
@@ -147,7 +147,7 @@ plan_median_dim = recorded(
 
 
 class NanmedianBackward0(Node):
-    """nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Derivative of ``nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
 
     __slots__ = ("dim", "indices", "indices_version", "keepdim", "self_spec")
 
@@ -178,7 +178,7 @@ plan_nanmedian_dim = recorded(
 
 
 class MedianBackward1(Node):
-    """median(Tensor self) -> Tensor"""
+    """Derivative of ``median(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -200,7 +200,7 @@ plan_median = recorded(MedianBackward1, inputs="self", saves={"self": "self"}, r
 
 
 class NanmedianBackward1(Node):
-    """nanmedian(Tensor self) -> Tensor"""
+    """Derivative of ``nanmedian(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 

@@ -13,7 +13,7 @@ from ...autograd.recorder import recorded
 
 
 class SparseCompressedTensorUnsafeBackward0(Node):
-    """_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Derivative of ``_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -34,7 +34,7 @@ plan__sparse_compressed_tensor_unsafe = recorded(
 
 
 class ToSparseCsrBackward0(Node):
-    """_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor"""
+    """Derivative of ``_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -48,7 +48,7 @@ plan__to_sparse_csr = recorded(ToSparseCsrBackward0, inputs="self", specs="self"
 
 
 class ToSparseCscBackward0(Node):
-    """_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor"""
+    """Derivative of ``_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -62,7 +62,7 @@ plan__to_sparse_csc = recorded(ToSparseCscBackward0, inputs="self", specs="self"
 
 
 class ToSparseBsrBackward0(Node):
-    """_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
+    """Derivative of ``_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -76,7 +76,7 @@ plan__to_sparse_bsr = recorded(ToSparseBsrBackward0, inputs="self", specs="self"
 
 
 class ToSparseBscBackward0(Node):
-    """_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
+    """Derivative of ``_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 

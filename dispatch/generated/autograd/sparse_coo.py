@@ -19,7 +19,7 @@ from ..functions import to_dense_backward
 
 
 class SparseCooTensorWithDimsAndTensorsBackward0(Node):
-    """_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
+    """Derivative of ``_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -40,7 +40,7 @@ plan__sparse_coo_tensor_with_dims_and_tensors = recorded(
 
 
 class ValuesBackward0(Node):
-    """values(Tensor(a) self) -> Tensor(a)"""
+    """Derivative of ``values(Tensor(a) self) -> Tensor(a)``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -59,7 +59,7 @@ plan_values = recorded(ValuesBackward0, inputs="self", saves={"self": "self"})
 
 
 class CoalesceBackward0(Node):
-    """_coalesce(Tensor self) -> Tensor"""
+    """Derivative of ``_coalesce(Tensor self) -> Tensor``."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ plan__coalesce = recorded(CoalesceBackward0, inputs="self")
 
 
 class ToDenseBackward0(Node):
-    """_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"""
+    """Derivative of ``_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor``."""
 
     __slots__ = ("masked_grad", "self_", "self__version")
 
@@ -92,7 +92,7 @@ plan__to_dense = recorded(ToDenseBackward0, inputs="self", saves={"self": "self"
 
 
 class ToSparseBackward0(Node):
-    """_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor"""
+    """Derivative of ``_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -106,7 +106,7 @@ plan__to_sparse_sparse_dim = recorded(ToSparseBackward0, inputs="self", specs="s
 
 
 class ToSparseBackward1(Node):
-    """_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor"""
+    """Derivative of ``_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -120,7 +120,7 @@ plan__to_sparse = recorded(ToSparseBackward1, inputs="self", specs="self")
 
 
 class SparseMaskBackward0(Node):
-    """sparse_mask(Tensor self, Tensor mask) -> Tensor"""
+    """Derivative of ``sparse_mask(Tensor self, Tensor mask) -> Tensor``."""
 
     __slots__ = ("mask", "mask_version", "self_spec")
 

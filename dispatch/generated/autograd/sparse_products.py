@@ -16,7 +16,7 @@ from ..functions import _sparse_mm, _sparse_mm_reduce_impl_backward
 
 
 class SparseAddmmBackward0(Node):
-    """_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "beta", "mat1", "mat1_version", "mat2", "mat2_version")
 
@@ -60,7 +60,7 @@ plan__sparse_addmm = recorded(
 
 
 class SparseSampledAddmmBackward0(Node):
-    """sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Derivative of ``sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
 
     __slots__ = ("alpha", "beta", "mat1", "mat1_version", "mat2", "mat2_version", "self_", "self__version")
 
@@ -106,7 +106,7 @@ plan_sparse_sampled_addmm = recorded(
 
 
 class SparseSparseMatmulBackward0(Node):
-    """_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -139,7 +139,7 @@ plan__sparse_sparse_matmul = recorded(
 
 
 class SparseMmReduceImplBackward0(Node):
-    """_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)"""
+    """Derivative of ``_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)``."""
 
     __slots__ = ("other", "other_version", "reduce", "result1", "result1_version", "self_", "self__version")
 

@@ -13,7 +13,7 @@ from ..functions import _sparse_log_softmax_backward_data, _sparse_softmax_backw
 
 
 class SparseSumBackward0(Node):
-    """_sparse_sum.dim(Tensor self, int[1] dim) -> Tensor"""
+    """Derivative of ``_sparse_sum.dim(Tensor self, int[1] dim) -> Tensor``."""
 
     __slots__ = ("dim", "self_", "self__version")
 
@@ -34,7 +34,7 @@ plan__sparse_sum_dim = recorded(SparseSumBackward0, inputs="self", saves={"self"
 
 
 class SparseSoftmaxBackward0(Node):
-    """_sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Derivative of ``_sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
 
     __slots__ = ("dim", "result", "result_version", "self_", "self__version")
 
@@ -60,7 +60,7 @@ plan__sparse_softmax = recorded(
 
 
 class SparseLogSoftmaxBackward0(Node):
-    """_sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Derivative of ``_sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
 
     __slots__ = ("dim", "result", "result_version", "self_", "self__version")
 

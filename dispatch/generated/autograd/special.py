@@ -21,7 +21,7 @@ from ..functions import digamma, exp, log, polygamma, sign, special_i1, special_
 
 
 class LgammaBackward0(Node):
-    """lgamma(Tensor self) -> Tensor"""
+    """Derivative of ``lgamma(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -41,7 +41,7 @@ plan_lgamma_ = writes_are_refused_first(plan_lgamma)
 
 
 class DigammaBackward0(Node):
-    """digamma(Tensor self) -> Tensor"""
+    """Derivative of ``digamma(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -61,7 +61,7 @@ plan_digamma_ = writes_are_refused_first(plan_digamma)
 
 
 class PolygammaBackward0(Node):
-    """polygamma(int n, Tensor self) -> Tensor"""
+    """Derivative of ``polygamma(int n, Tensor self) -> Tensor``."""
 
     __slots__ = ("n", "self_", "self__version")
 
@@ -82,7 +82,7 @@ plan_polygamma = recorded(PolygammaBackward0, inputs="self", saves={"self": "sel
 
 
 class IgammaBackward0(Node):
-    """igamma(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``igamma(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -112,7 +112,7 @@ plan_igamma_ = writes_are_refused_first(plan_igamma)
 
 
 class IgammacBackward0(Node):
-    """igammac(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``igammac(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -142,7 +142,7 @@ plan_igammac_ = writes_are_refused_first(plan_igammac)
 
 
 class SpecialZetaBackward0(Node):
-    """special_zeta(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``special_zeta(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -173,7 +173,7 @@ plan_special_zeta = recorded(
 
 
 class ErfinvBackward0(Node):
-    """erfinv(Tensor self) -> Tensor"""
+    """Derivative of ``erfinv(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -193,7 +193,7 @@ plan_erfinv_ = writes_are_refused_first(plan_erfinv)
 
 
 class SpecialErfcxBackward0(Node):
-    """special_erfcx(Tensor self) -> Tensor"""
+    """Derivative of ``special_erfcx(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -215,7 +215,7 @@ plan_special_erfcx = recorded(SpecialErfcxBackward0, inputs="self", saves={"self
 
 
 class SpecialNdtriBackward0(Node):
-    """special_ndtri(Tensor self) -> Tensor"""
+    """Derivative of ``special_ndtri(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version")
 
@@ -234,7 +234,7 @@ plan_special_ndtri = recorded(SpecialNdtriBackward0, inputs="self", results="res
 
 
 class SpecialLogNdtrBackward0(Node):
-    """special_log_ndtr(Tensor self) -> Tensor"""
+    """Derivative of ``special_log_ndtr(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -258,7 +258,7 @@ plan_special_log_ndtr = recorded(
 
 
 class SpecialEntrBackward0(Node):
-    """special_entr(Tensor self) -> Tensor"""
+    """Derivative of ``special_entr(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -277,7 +277,7 @@ plan_special_entr = recorded(SpecialEntrBackward0, inputs="self", saves={"self":
 
 
 class SpecialXlog1pyBackward0(Node):
-    """special_xlog1py(Tensor self, Tensor other) -> Tensor"""
+    """Derivative of ``special_xlog1py(Tensor self, Tensor other) -> Tensor``."""
 
     __slots__ = ("other", "other_version", "self_", "self__version")
 
@@ -310,7 +310,7 @@ plan_special_xlog1py = recorded(
 
 
 class I0Backward0(Node):
-    """i0(Tensor self) -> Tensor"""
+    """Derivative of ``i0(Tensor self) -> Tensor``."""
 
     __slots__ = ("self_", "self__version")
 
@@ -330,7 +330,7 @@ plan_i0_ = writes_are_refused_first(plan_i0)
 
 
 class SpecialI0eBackward0(Node):
-    """special_i0e(Tensor self) -> Tensor"""
+    """Derivative of ``special_i0e(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -352,7 +352,7 @@ plan_special_i0e = recorded(SpecialI0eBackward0, inputs="self", saves={"self": "
 
 
 class SpecialI1Backward0(Node):
-    """special_i1(Tensor self) -> Tensor"""
+    """Derivative of ``special_i1(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 
@@ -374,7 +374,7 @@ plan_special_i1 = recorded(SpecialI1Backward0, inputs="self", saves={"self": "se
 
 
 class SpecialI1eBackward0(Node):
-    """special_i1e(Tensor self) -> Tensor"""
+    """Derivative of ``special_i1e(Tensor self) -> Tensor``."""
 
     __slots__ = ("result", "result_version", "self_", "self__version")
 

@@ -38,7 +38,7 @@ from ..functions import (
 
 
 class UpsampleNearest1dBackward0(Node):
-    """upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"""
+    """Derivative of ``upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales", "self_spec")
 
@@ -58,7 +58,7 @@ plan_upsample_nearest1d = recorded(
 
 
 class UpsampleNearest1dBackwardBackward0(Node):
-    """upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
+    """Derivative of ``upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales")
 
@@ -77,7 +77,7 @@ plan_upsample_nearest1d_backward = recorded(
 
 
 class UpsampleNearest2dBackward0(Node):
-    """upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_h", "scales_w", "self_spec")
 
@@ -99,7 +99,7 @@ plan_upsample_nearest2d = recorded(
 
 
 class UpsampleNearest2dBackwardBackward0(Node):
-    """upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_h", "scales_w")
 
@@ -120,7 +120,7 @@ plan_upsample_nearest2d_backward = recorded(
 
 
 class UpsampleNearest3dBackward0(Node):
-    """upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_d", "scales_h", "scales_w", "self_spec")
 
@@ -148,7 +148,7 @@ plan_upsample_nearest3d = recorded(
 
 
 class UpsampleNearest3dBackwardBackward0(Node):
-    """upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_d", "scales_h", "scales_w")
 
@@ -171,7 +171,7 @@ plan_upsample_nearest3d_backward = recorded(
 
 
 class UpsampleNearestExact1dBackward0(Node):
-    """_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"""
+    """Derivative of ``_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales", "self_spec")
 
@@ -191,7 +191,7 @@ plan__upsample_nearest_exact1d = recorded(
 
 
 class UpsampleNearestExact1dBackwardBackward0(Node):
-    """_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
+    """Derivative of ``_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales")
 
@@ -210,7 +210,7 @@ plan__upsample_nearest_exact1d_backward = recorded(
 
 
 class UpsampleNearestExact2dBackward0(Node):
-    """_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_h", "scales_w", "self_spec")
 
@@ -234,7 +234,7 @@ plan__upsample_nearest_exact2d = recorded(
 
 
 class UpsampleNearestExact2dBackwardBackward0(Node):
-    """_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_h", "scales_w")
 
@@ -255,7 +255,7 @@ plan__upsample_nearest_exact2d_backward = recorded(
 
 
 class UpsampleNearestExact3dBackward0(Node):
-    """_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_d", "scales_h", "scales_w", "self_spec")
 
@@ -286,7 +286,7 @@ plan__upsample_nearest_exact3d = recorded(
 
 
 class UpsampleNearestExact3dBackwardBackward0(Node):
-    """_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("output_size", "scales_d", "scales_h", "scales_w")
 
@@ -311,7 +311,7 @@ plan__upsample_nearest_exact3d_backward = recorded(
 
 
 class UpsampleLinear1dBackward0(Node):
-    """upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor"""
+    """Derivative of ``upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales", "self_spec")
 
@@ -333,7 +333,7 @@ plan_upsample_linear1d = recorded(
 
 
 class UpsampleLinear1dBackwardBackward0(Node):
-    """upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor"""
+    """Derivative of ``upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales")
 
@@ -354,7 +354,7 @@ plan_upsample_linear1d_backward = recorded(
 
 
 class UpsampleBilinear2dBackward0(Node):
-    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w", "self_spec")
 
@@ -385,7 +385,7 @@ plan_upsample_bilinear2d = recorded(
 
 
 class UpsampleBilinear2dBackwardBackward0(Node):
-    """upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w")
 
@@ -410,7 +410,7 @@ plan_upsample_bilinear2d_backward = recorded(
 
 
 class UpsampleBicubic2dBackward0(Node):
-    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w", "self_spec")
 
@@ -441,7 +441,7 @@ plan_upsample_bicubic2d = recorded(
 
 
 class UpsampleBicubic2dBackwardBackward0(Node):
-    """upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w")
 
@@ -466,7 +466,7 @@ plan_upsample_bicubic2d_backward = recorded(
 
 
 class UpsampleTrilinear3dBackward0(Node):
-    """upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_d", "scales_h", "scales_w", "self_spec")
 
@@ -499,7 +499,7 @@ plan_upsample_trilinear3d = recorded(
 
 
 class UpsampleTrilinear3dBackwardBackward0(Node):
-    """upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_d", "scales_h", "scales_w")
 
@@ -526,7 +526,7 @@ plan_upsample_trilinear3d_backward = recorded(
 
 
 class UpsampleBilinear2dAaBackward0(Node):
-    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w", "self_spec")
 
@@ -557,7 +557,7 @@ plan__upsample_bilinear2d_aa = recorded(
 
 
 class UpsampleBilinear2dAaBackwardBackward0(Node):
-    """_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w")
 
@@ -582,7 +582,7 @@ plan__upsample_bilinear2d_aa_backward = recorded(
 
 
 class UpsampleBicubic2dAaBackward0(Node):
-    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w", "self_spec")
 
@@ -613,7 +613,7 @@ plan__upsample_bicubic2d_aa = recorded(
 
 
 class UpsampleBicubic2dAaBackwardBackward0(Node):
-    """_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Derivative of ``_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
 
     __slots__ = ("align_corners", "output_size", "scales_h", "scales_w")
 

@@ -15,7 +15,7 @@ from ..functions import _sliding_window_attn_backward
 
 
 class VarlenAttnBackward0(Node):
-    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)"""
+    """Derivative of ``_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)``."""
 
     __slots__ = (
         "block_table",
@@ -125,7 +125,7 @@ plan__varlen_attn = recorded(
 
 
 class VarlenAttnBackwardBackward0(Node):
-    """_varlen_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    """Derivative of ``_varlen_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)``."""
 
     __slots__ = ()
 
@@ -155,7 +155,7 @@ plan__varlen_attn_backward = recorded(
 
 
 class SlidingWindowAttnBackward0(Node):
-    """_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
+    """Derivative of ``_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)``."""
 
     __slots__ = (
         "key",
@@ -222,7 +222,7 @@ plan__sliding_window_attn = recorded(
 
 
 class SlidingWindowAttnBackwardBackward0(Node):
-    """_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    """Derivative of ``_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)``."""
 
     __slots__ = (
         "grad_out",

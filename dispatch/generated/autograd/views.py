@@ -27,7 +27,7 @@ from ..functions import _basic_index_backward, diagonal_backward, view_as_comple
 
 
 class ViewBackward0(Node):
-    """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    """Derivative of ``view(Tensor(a) self, SymInt[] size) -> Tensor(a)``."""
 
     __slots__ = ("self_spec",)
 
@@ -41,7 +41,7 @@ plan_view = recorded(ViewBackward0, inputs="self", specs="self")
 
 
 class UnsafeViewBackward0(Node):
-    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    """Derivative of ``_unsafe_view(Tensor self, SymInt[] size) -> Tensor``."""
 
     __slots__ = ("self_spec",)
 
@@ -55,7 +55,7 @@ plan__unsafe_view = recorded(UnsafeViewBackward0, inputs="self", specs="self")
 
 
 class StridedFromBackward0(Node):
-    """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
+    """Derivative of ``_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)``."""
 
     __slots__ = ("offset", "self_spec", "size", "stride")
 
@@ -77,7 +77,7 @@ plan__strided_from = recorded(StridedFromBackward0, inputs="self", specs="self",
 
 
 class ExpandBackward0(Node):
-    """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
+    """Derivative of ``expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)``."""
 
     __slots__ = ("self_spec",)
 
@@ -91,7 +91,7 @@ plan_expand = recorded(ExpandBackward0, inputs="self", specs="self")
 
 
 class PermuteBackward0(Node):
-    """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
+    """Derivative of ``permute(Tensor(a) self, int[] dims) -> Tensor(a)``."""
 
     __slots__ = ("dims",)
 
@@ -106,7 +106,7 @@ plan_permute = recorded(PermuteBackward0, inputs="self", statics="dims")
 
 
 class TransposeBackward0(Node):
-    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    """Derivative of ``transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)``."""
 
     __slots__ = ("dim0", "dim1")
 
@@ -123,7 +123,7 @@ plan_transpose_int = recorded(TransposeBackward0, inputs="self", statics="dim0 d
 
 
 class TBackward0(Node):
-    """t(Tensor(a) self) -> Tensor(a)"""
+    """Derivative of ``t(Tensor(a) self) -> Tensor(a)``."""
 
     __slots__ = ()
 
@@ -136,7 +136,7 @@ plan_t_ = writes_are_refused_first(plan_t)
 
 
 class SelectBackward0(Node):
-    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+    """Derivative of ``select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)``."""
 
     __slots__ = ("dim", "index", "self_spec")
 
@@ -154,7 +154,7 @@ plan_select_int = recorded(SelectBackward0, inputs="self", specs="self", statics
 
 
 class SliceBackward0(Node):
-    """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
+    """Derivative of ``slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)``."""
 
     __slots__ = ("dim", "end", "self_spec", "start", "step")
 
@@ -176,7 +176,7 @@ plan_slice_Tensor = recorded(SliceBackward0, inputs="self", specs="self", static
 
 
 class SliceFirstBackward0(Node):
-    """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
+    """Derivative of ``_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)``."""
 
     __slots__ = ("end", "self_spec", "start", "step")
 
@@ -199,7 +199,7 @@ plan__slice_first = recorded(SliceFirstBackward0, inputs="self", specs="self", s
 
 
 class SqueezeBackward0(Node):
-    """squeeze(Tensor(a) self) -> Tensor(a)"""
+    """Derivative of ``squeeze(Tensor(a) self) -> Tensor(a)``."""
 
     __slots__ = ("self_spec",)
 
@@ -214,7 +214,7 @@ plan_squeeze_ = writes_are_refused_first(plan_squeeze)
 
 
 class SqueezeBackward1(Node):
-    """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
+    """Derivative of ``squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)``."""
 
     __slots__ = ("dim", "self_spec")
 
@@ -231,7 +231,7 @@ plan_squeeze__dim = writes_are_refused_first(plan_squeeze_dim)
 
 
 class SqueezeBackward2(Node):
-    """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
+    """Derivative of ``squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)``."""
 
     __slots__ = ("dim", "self_spec")
 
@@ -248,7 +248,7 @@ plan_squeeze__dims = writes_are_refused_first(plan_squeeze_dims)
 
 
 class UnsqueezeBackward0(Node):
-    """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
+    """Derivative of ``unsqueeze(Tensor(a) self, int dim) -> Tensor(a)``."""
 
     __slots__ = ("dim", "self_spec")
 
@@ -265,7 +265,7 @@ plan_unsqueeze_ = writes_are_refused_first(plan_unsqueeze)
 
 
 class AliasBackward0(Node):
-    """alias(Tensor(a) self) -> Tensor(a)"""
+    """Derivative of ``alias(Tensor(a) self) -> Tensor(a)``."""
 
     __slots__ = ()
 
@@ -277,7 +277,7 @@ plan_alias = recorded(AliasBackward0, inputs="self")
 
 
 class SelectBackwardBackward0(Node):
-    """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
+    """Derivative of ``select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor``."""
 
     __slots__ = ("dim", "index")
 
@@ -294,7 +294,7 @@ plan_select_backward = recorded(SelectBackwardBackward0, inputs="grad_output", s
 
 
 class SliceBackwardBackward0(Node):
-    """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
+    """Derivative of ``slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor``."""
 
     __slots__ = ("dim", "end", "start", "step")
 
@@ -315,7 +315,7 @@ plan_slice_backward = recorded(SliceBackwardBackward0, inputs="grad_output", sta
 
 
 class AsStridedBackwardBackward0(Node):
-    """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Derivative of ``_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
 
     __slots__ = ("input_sizes", "input_strides", "offset", "size", "stride")
 
@@ -340,7 +340,7 @@ plan__as_strided_backward = recorded(
 
 
 class SelectFirstBackward0(Node):
-    """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
+    """Derivative of ``_select_first(Tensor(a) self, Scalar index) -> Tensor(a)``."""
 
     __slots__ = ("index", "self_spec")
 
@@ -359,7 +359,7 @@ plan__select_first = recorded(SelectFirstBackward0, inputs="self", specs="self",
 
 
 class BasicIndexBackward0(Node):
-    """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
+    """Derivative of ``_basic_index(Tensor(a) self, int[] index) -> Tensor(a)``."""
 
     __slots__ = ("index", "self_spec")
 
@@ -375,7 +375,7 @@ plan__basic_index = recorded(BasicIndexBackward0, inputs="self", specs="self", s
 
 
 class BasicIndexBackwardBackward0(Node):
-    """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
+    """Derivative of ``_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor``."""
 
     __slots__ = ("index",)
 
@@ -390,7 +390,7 @@ plan__basic_index_backward = recorded(BasicIndexBackwardBackward0, inputs="grad_
 
 
 class DiagonalBackward0(Node):
-    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+    """Derivative of ``diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)``."""
 
     __slots__ = ("dim1", "dim2", "offset", "self_spec")
 
@@ -410,7 +410,7 @@ plan_diagonal = recorded(DiagonalBackward0, inputs="self", specs="self", statics
 
 
 class DiagonalBackwardBackward0(Node):
-    """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
+    """Derivative of ``diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor``."""
 
     __slots__ = ("dim1", "dim2", "offset")
 
@@ -429,7 +429,7 @@ plan_diagonal_backward = recorded(DiagonalBackwardBackward0, inputs="grad_output
 
 
 class UnfoldBackward0(Node):
-    """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+    """Derivative of ``unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)``."""
 
     __slots__ = ("dimension", "self_spec", "size", "step")
 
@@ -449,7 +449,7 @@ plan_unfold = recorded(UnfoldBackward0, inputs="self", specs="self", statics="di
 
 
 class ViewAsRealBackward0(Node):
-    """view_as_real(Tensor(a) self) -> Tensor(a)"""
+    """Derivative of ``view_as_real(Tensor(a) self) -> Tensor(a)``."""
 
     __slots__ = ()
 
@@ -461,7 +461,7 @@ plan_view_as_real = recorded(ViewAsRealBackward0, inputs="self")
 
 
 class ViewAsComplexBackward0(Node):
-    """view_as_complex(Tensor(a) self) -> Tensor(a)"""
+    """Derivative of ``view_as_complex(Tensor(a) self) -> Tensor(a)``."""
 
     __slots__ = ()
 

@@ -23,7 +23,7 @@ from ..functions import where
 
 
 def jvp_elu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
+    """Compute the tangents of ``elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor``."""
     self_ = args[0]
     alpha = args[1]
     scale = args[2]
@@ -38,7 +38,7 @@ def jvp_elu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_hardtanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
+    """Compute the tangents of ``hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor``."""
     self_ = args[0]
     min_val = args[1]
     max_val = args[2]
@@ -52,7 +52,7 @@ def jvp_hardtanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__prelu_kernel(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    """Compute the tangents of ``_prelu_kernel(Tensor self, Tensor weight) -> Tensor``."""
     self_ = args[0]
     weight = args[1]
     self_t = tangents[0]
@@ -66,7 +66,7 @@ def jvp__prelu_kernel(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_hardswish(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """hardswish(Tensor self) -> Tensor"""
+    """Compute the tangents of ``hardswish(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -76,7 +76,7 @@ def jvp_hardswish(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_hardsigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """hardsigmoid(Tensor self) -> Tensor"""
+    """Compute the tangents of ``hardsigmoid(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -86,7 +86,7 @@ def jvp_hardsigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_hardshrink(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    """Compute the tangents of ``hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor``."""
     self_ = args[0]
     lambd = args[1]
     self_t = tangents[0]
@@ -97,7 +97,7 @@ def jvp_hardshrink(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_softshrink(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    """Compute the tangents of ``softshrink(Tensor self, Scalar lambd=0.5) -> Tensor``."""
     self_ = args[0]
     lambd = args[1]
     self_t = tangents[0]
@@ -108,7 +108,7 @@ def jvp_softshrink(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_mish(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mish(Tensor self) -> Tensor"""
+    """Compute the tangents of ``mish(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -118,7 +118,7 @@ def jvp_mish(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log_sigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log_sigmoid(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log_sigmoid(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -128,7 +128,7 @@ def jvp_log_sigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_threshold(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
+    """Compute the tangents of ``threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor``."""
     self_ = args[0]
     threshold = args[1]
     self_t = tangents[0]

@@ -12,7 +12,7 @@ from ..functions import convolution, convolution_backward_input, convolution_bac
 
 
 def jvp_convolution(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
+    """Compute the tangents of ``convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor``."""
     input = args[0]
     weight = args[1]
     stride = args[3]
@@ -40,7 +40,7 @@ def jvp_convolution(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_convolution_backward_input(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """Compute the tangents of ``convolution_backward_input(Tensor grad_output, Tensor weight, SymInt[] input_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor``."""
     grad_output = args[0]
     weight = args[1]
     input_size = args[2]
@@ -61,7 +61,7 @@ def jvp_convolution_backward_input(op: Any, args: Any, tangents: Any, result: An
 
 
 def jvp_convolution_backward_weight(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """Compute the tangents of ``convolution_backward_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor``."""
     grad_output = args[0]
     input = args[1]
     weight_size = args[2]
@@ -82,7 +82,7 @@ def jvp_convolution_backward_weight(op: Any, args: Any, tangents: Any, result: A
 
 
 def jvp__convolution_backward_both(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+    """Compute the tangents of ``_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)``."""
     grad_output = args[0]
     input = args[1]
     weight = args[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jvp_copy_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
+    """Compute the tangents of ``copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)``."""
     src_t = tangents[1]
     result_t = None
     if src_t is not None:
@@ -18,7 +18,7 @@ def jvp_copy_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clone(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
+    """Compute the tangents of ``clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor``."""
     memory_format = args[1]
     self_t = tangents[0]
     result_t = None
@@ -28,7 +28,7 @@ def jvp_clone(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__to_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
+    """Compute the tangents of ``_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor``."""
     dtype = args[1]
     layout = args[2]
     device = args[3]

@@ -11,7 +11,7 @@ from ..functions import zeros_like
 
 
 def jvp_zero_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """zero_(Tensor(a!) self) -> Tensor(a!)"""
+    """Compute the tangents of ``zero_(Tensor(a!) self) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -20,7 +20,7 @@ def jvp_zero_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fill_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
+    """Compute the tangents of ``fill.Scalar(Tensor self, Scalar value) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -29,7 +29,7 @@ def jvp_fill_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fill_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fill.Tensor(Tensor self, Tensor value) -> Tensor"""
+    """Compute the tangents of ``fill.Tensor(Tensor self, Tensor value) -> Tensor``."""
     value_t = tangents[1]
     result_t = None
     if value_t is not None:

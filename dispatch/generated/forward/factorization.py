@@ -11,7 +11,7 @@ from ...autograd.formulas.factorization import cholesky_jvp
 
 
 def jvp_linalg_cholesky_ex(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
+    """Compute the tangents of ``linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)``."""
     upper = args[1]
     self_t = tangents[0]
     L = result[0]

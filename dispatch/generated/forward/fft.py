@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jvp__fft_r2c(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
+    """Compute the tangents of ``_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor``."""
     dim = args[1]
     normalization = args[2]
     onesided = args[3]
@@ -21,7 +21,7 @@ def jvp__fft_r2c(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__fft_c2r(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
+    """Compute the tangents of ``_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor``."""
     dim = args[1]
     normalization = args[2]
     last_dim_size = args[3]
@@ -33,7 +33,7 @@ def jvp__fft_c2r(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__fft_c2c(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
+    """Compute the tangents of ``_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor``."""
     dim = args[1]
     normalization = args[2]
     forward = args[3]

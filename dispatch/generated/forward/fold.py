@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jvp_im2col(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    """Compute the tangents of ``im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor``."""
     kernel_size = args[1]
     dilation = args[2]
     padding = args[3]
@@ -22,7 +22,7 @@ def jvp_im2col(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_col2im(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    """Compute the tangents of ``col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor``."""
     output_size = args[1]
     kernel_size = args[2]
     dilation = args[3]

@@ -12,7 +12,7 @@ from ...autograd.tangents import zero_tangent
 
 
 def jvp_fractional_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)``."""
     self_t = tangents[0]
     result1 = result[1]
     result0_t = None
@@ -22,7 +22,7 @@ def jvp_fractional_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) ->
 
 
 def jvp_fractional_max_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
+    """Compute the tangents of ``fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
@@ -43,7 +43,7 @@ def jvp_fractional_max_pool2d_backward(op: Any, args: Any, tangents: Any, result
 
 
 def jvp_fractional_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)``."""
     self_t = tangents[0]
     result1 = result[1]
     result0_t = None
@@ -53,7 +53,7 @@ def jvp_fractional_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) ->
 
 
 def jvp_fractional_max_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
+    """Compute the tangents of ``fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]

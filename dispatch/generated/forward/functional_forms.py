@@ -12,7 +12,7 @@ from ..functions import zeros_like
 
 
 def jvp_view_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """view_copy(Tensor self, SymInt[] size) -> Tensor"""
+    """Compute the tangents of ``view_copy(Tensor self, SymInt[] size) -> Tensor``."""
     size = args[1]
     self_t = tangents[0]
     result_t = None
@@ -22,7 +22,7 @@ def jvp_view_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__strided_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Compute the tangents of ``_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
     size = args[1]
     stride = args[2]
     offset = args[3]
@@ -34,7 +34,7 @@ def jvp__strided_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_expand_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"""
+    """Compute the tangents of ``expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor``."""
     size = args[1]
     implicit = args[2]
     self_t = tangents[0]
@@ -45,7 +45,7 @@ def jvp_expand_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_permute_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """permute_copy(Tensor self, int[] dims) -> Tensor"""
+    """Compute the tangents of ``permute_copy(Tensor self, int[] dims) -> Tensor``."""
     dims = args[1]
     self_t = tangents[0]
     result_t = None
@@ -55,7 +55,7 @@ def jvp_permute_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_transpose_copy_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor"""
+    """Compute the tangents of ``transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor``."""
     dim0 = args[1]
     dim1 = args[2]
     self_t = tangents[0]
@@ -66,7 +66,7 @@ def jvp_transpose_copy_int(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_t_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """t_copy(Tensor self) -> Tensor"""
+    """Compute the tangents of ``t_copy(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -75,7 +75,7 @@ def jvp_t_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_select_copy_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """select_copy.int(Tensor self, int dim, SymInt index) -> Tensor"""
+    """Compute the tangents of ``select_copy.int(Tensor self, int dim, SymInt index) -> Tensor``."""
     dim = args[1]
     index = args[2]
     self_t = tangents[0]
@@ -86,7 +86,7 @@ def jvp_select_copy_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_slice_copy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+    """Compute the tangents of ``slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor``."""
     dim = args[1]
     start = args[2]
     end = args[3]
@@ -99,7 +99,7 @@ def jvp_slice_copy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_squeeze_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """squeeze_copy(Tensor self) -> Tensor"""
+    """Compute the tangents of ``squeeze_copy(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -108,7 +108,7 @@ def jvp_squeeze_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_squeeze_copy_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """squeeze_copy.dim(Tensor self, int dim) -> Tensor"""
+    """Compute the tangents of ``squeeze_copy.dim(Tensor self, int dim) -> Tensor``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -118,7 +118,7 @@ def jvp_squeeze_copy_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_squeeze_copy_dims(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """squeeze_copy.dims(Tensor self, int[] dim) -> Tensor"""
+    """Compute the tangents of ``squeeze_copy.dims(Tensor self, int[] dim) -> Tensor``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -128,7 +128,7 @@ def jvp_squeeze_copy_dims(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_unsqueeze_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """unsqueeze_copy(Tensor self, int dim) -> Tensor"""
+    """Compute the tangents of ``unsqueeze_copy(Tensor self, int dim) -> Tensor``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -138,7 +138,7 @@ def jvp_unsqueeze_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_alias_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """alias_copy(Tensor self) -> Tensor"""
+    """Compute the tangents of ``alias_copy(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -147,7 +147,7 @@ def jvp_alias_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_diagonal_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+    """Compute the tangents of ``diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor``."""
     offset = args[1]
     dim1 = args[2]
     dim2 = args[3]
@@ -159,7 +159,7 @@ def jvp_diagonal_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_unfold_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"""
+    """Compute the tangents of ``unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor``."""
     dimension = args[1]
     size = args[2]
     step = args[3]
@@ -171,7 +171,7 @@ def jvp_unfold_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_view_as_real_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """view_as_real_copy(Tensor self) -> Tensor"""
+    """Compute the tangents of ``view_as_real_copy(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -180,7 +180,7 @@ def jvp_view_as_real_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_view_as_complex_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """view_as_complex_copy(Tensor self) -> Tensor"""
+    """Compute the tangents of ``view_as_complex_copy(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -189,7 +189,7 @@ def jvp_view_as_complex_copy(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 
 def jvp_select_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
+    """Compute the tangents of ``select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor``."""
     self_ = args[0]
     src = args[1]
     dim = args[2]
@@ -203,7 +203,7 @@ def jvp_select_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_slice_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
+    """Compute the tangents of ``slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor``."""
     self_ = args[0]
     src = args[1]
     dim = args[2]
@@ -219,7 +219,7 @@ def jvp_slice_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_diagonal_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
+    """Compute the tangents of ``diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor``."""
     self_ = args[0]
     src = args[1]
     offset = args[2]
@@ -234,7 +234,7 @@ def jvp_diagonal_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__strided_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Compute the tangents of ``_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
     self_ = args[0]
     src = args[1]
     size = args[2]
@@ -249,7 +249,7 @@ def jvp__strided_scatter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"""
+    """Compute the tangents of ``copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor``."""
     self_ = args[0]
     src = args[1]
     non_blocking = args[2]
@@ -262,7 +262,7 @@ def jvp_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__restride(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_restride(Tensor self, SymInt[] stride) -> Tensor"""
+    """Compute the tangents of ``_restride(Tensor self, SymInt[] stride) -> Tensor``."""
     stride = args[1]
     self_t = tangents[0]
     result_t = None
@@ -272,7 +272,7 @@ def jvp__restride(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lift_fresh_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lift_fresh_copy(Tensor self) -> Tensor"""
+    """Compute the tangents of ``lift_fresh_copy(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -281,7 +281,7 @@ def jvp_lift_fresh_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_zero(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """zero(Tensor self) -> Tensor"""
+    """Compute the tangents of ``zero(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -290,7 +290,7 @@ def jvp_zero(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_uniform(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -299,7 +299,7 @@ def jvp_uniform(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_normal_functional(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -308,7 +308,7 @@ def jvp_normal_functional(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_log_normal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -317,7 +317,7 @@ def jvp_log_normal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cauchy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -326,7 +326,7 @@ def jvp_cauchy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_exponential(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -335,7 +335,7 @@ def jvp_exponential(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_geometric(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -344,7 +344,7 @@ def jvp_geometric(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_bernoulli_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -353,7 +353,7 @@ def jvp_bernoulli_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_bernoulli_float(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:

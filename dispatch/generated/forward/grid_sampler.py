@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jvp_affine_grid_generator(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
+    """Compute the tangents of ``affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor``."""
     size = args[1]
     align_corners = args[2]
     theta_t = tangents[0]

@@ -11,7 +11,7 @@ from ...autograd.tangents import plus
 
 
 def jvp__grouped_mm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"""
+    """Compute the tangents of ``_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor``."""
     self_ = args[0]
     mat2 = args[1]
     offs = args[2]

@@ -18,7 +18,7 @@ from ..functions import masked_select, where
 
 
 def jvp_cat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cat(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Compute the tangents of ``cat(Tensor[] tensors, int dim=0) -> Tensor``."""
     tensors = args[0]
     dim = args[1]
     tensors_t = tangents[0]
@@ -29,7 +29,7 @@ def jvp_cat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_stack(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+    """Compute the tangents of ``stack(Tensor[] tensors, int dim=0) -> Tensor``."""
     tensors = args[0]
     dim = args[1]
     tensors_t = tangents[0]
@@ -40,7 +40,7 @@ def jvp_stack(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_roll(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+    """Compute the tangents of ``roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor``."""
     shifts = args[1]
     dims = args[2]
     self_t = tangents[0]
@@ -51,7 +51,7 @@ def jvp_roll(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_repeat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+    """Compute the tangents of ``repeat(Tensor self, SymInt[] repeats) -> Tensor``."""
     repeats = args[1]
     self_t = tangents[0]
     result_t = None
@@ -61,7 +61,7 @@ def jvp_repeat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_index_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+    """Compute the tangents of ``index.Tensor(Tensor self, Tensor?[] indices) -> Tensor``."""
     indices = args[1]
     self_t = tangents[0]
     result_t = None
@@ -71,7 +71,7 @@ def jvp_index_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_index_put(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    """Compute the tangents of ``index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor``."""
     self_ = args[0]
     indices = args[1]
     values = args[2]
@@ -85,7 +85,7 @@ def jvp_index_put(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_index_select(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
+    """Compute the tangents of ``index_select(Tensor self, int dim, Tensor index) -> Tensor``."""
     dim = args[1]
     index = args[2]
     self_t = tangents[0]
@@ -96,7 +96,7 @@ def jvp_index_select(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_index_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     index = args[2]
@@ -111,7 +111,7 @@ def jvp_index_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_index_reduce(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    """Compute the tangents of ``index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     index = args[2]
@@ -132,7 +132,7 @@ def jvp_index_reduce(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_index_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
+    """Compute the tangents of ``index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     index = args[2]
@@ -146,7 +146,7 @@ def jvp_index_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gather(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+    """Compute the tangents of ``gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor``."""
     dim = args[1]
     index = args[2]
     sparse_grad = args[3]
@@ -158,7 +158,7 @@ def jvp_gather(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_scatter_src(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    """Compute the tangents of ``scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     index = args[2]
@@ -172,7 +172,7 @@ def jvp_scatter_src(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_scatter_value(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
+    """Compute the tangents of ``scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor``."""
     dim = args[1]
     index = args[2]
     self_t = tangents[0]
@@ -183,7 +183,7 @@ def jvp_scatter_value(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_scatter_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    """Compute the tangents of ``scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     index = args[2]
@@ -197,7 +197,7 @@ def jvp_scatter_add(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_scatter_reduce_two(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    """Compute the tangents of ``scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     index = args[2]
@@ -217,7 +217,7 @@ def jvp_scatter_reduce_two(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_masked_fill_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
+    """Compute the tangents of ``masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor``."""
     mask = args[1]
     self_t = tangents[0]
     result_t = None
@@ -227,7 +227,7 @@ def jvp_masked_fill_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_masked_fill_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
+    """Compute the tangents of ``masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor``."""
     mask = args[1]
     self_t = tangents[0]
     value_t = tangents[2]
@@ -250,7 +250,7 @@ def jvp_masked_select(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_take(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """take(Tensor self, Tensor index) -> Tensor"""
+    """Compute the tangents of ``take(Tensor self, Tensor index) -> Tensor``."""
     index = args[1]
     self_t = tangents[0]
     result_t = None
@@ -260,7 +260,7 @@ def jvp_take(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_embedding(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
+    """Compute the tangents of ``embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor``."""
     indices = args[1]
     padding_idx = args[2]
     scale_grad_by_freq = args[3]
@@ -273,7 +273,7 @@ def jvp_embedding(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_embedding_dense_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
+    """Compute the tangents of ``embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor``."""
     indices = args[1]
     num_weights = args[2]
     padding_idx = args[3]
@@ -286,7 +286,7 @@ def jvp_embedding_dense_backward(op: Any, args: Any, tangents: Any, result: Any)
 
 
 def jvp_flip(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """flip(Tensor self, int[] dims) -> Tensor"""
+    """Compute the tangents of ``flip(Tensor self, int[] dims) -> Tensor``."""
     dims = args[1]
     self_t = tangents[0]
     result_t = None
@@ -296,7 +296,7 @@ def jvp_flip(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tril(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tril(Tensor self, int diagonal=0) -> Tensor"""
+    """Compute the tangents of ``tril(Tensor self, int diagonal=0) -> Tensor``."""
     diagonal = args[1]
     self_t = tangents[0]
     result_t = None
@@ -306,7 +306,7 @@ def jvp_tril(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_triu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """triu(Tensor self, int diagonal=0) -> Tensor"""
+    """Compute the tangents of ``triu(Tensor self, int diagonal=0) -> Tensor``."""
     diagonal = args[1]
     self_t = tangents[0]
     result_t = None

@@ -11,7 +11,7 @@ from ..functions import fake_quantize_per_channel_affine_cachemask_backward
 
 
 def jvp_fake_quantize_per_channel_affine_cachemask(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Compute the tangents of ``fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
     self_t = tangents[0]
     mask = result[1]
     output_t = None

@@ -12,7 +12,7 @@ from ...autograd.tangents import plus
 
 
 def jvp_mm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mm(Tensor self, Tensor mat2) -> Tensor"""
+    """Compute the tangents of ``mm(Tensor self, Tensor mat2) -> Tensor``."""
     self_ = args[0]
     mat2 = args[1]
     self_t = tangents[0]
@@ -26,7 +26,7 @@ def jvp_mm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_bmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bmm(Tensor self, Tensor mat2) -> Tensor"""
+    """Compute the tangents of ``bmm(Tensor self, Tensor mat2) -> Tensor``."""
     self_ = args[0]
     mat2 = args[1]
     self_t = tangents[0]
@@ -40,7 +40,7 @@ def jvp_bmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_mv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mv(Tensor self, Tensor vec) -> Tensor"""
+    """Compute the tangents of ``mv(Tensor self, Tensor vec) -> Tensor``."""
     self_ = args[0]
     vec = args[1]
     self_t = tangents[0]
@@ -54,7 +54,7 @@ def jvp_mv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_dot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """dot(Tensor self, Tensor tensor) -> Tensor"""
+    """Compute the tangents of ``dot(Tensor self, Tensor tensor) -> Tensor``."""
     self_ = args[0]
     tensor = args[1]
     self_t = tangents[0]
@@ -68,7 +68,7 @@ def jvp_dot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_vdot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """vdot(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``vdot(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -82,7 +82,7 @@ def jvp_vdot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
     mat1 = args[1]
     mat2 = args[2]
     beta = args[3]
@@ -101,7 +101,7 @@ def jvp_addmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addmv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
     mat = args[1]
     vec = args[2]
     beta = args[3]
@@ -120,7 +120,7 @@ def jvp_addmv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_baddbmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
     batch1 = args[1]
     batch2 = args[2]
     beta = args[3]
@@ -139,7 +139,7 @@ def jvp_baddbmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addbmm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
     batch1 = args[1]
     batch2 = args[2]
     beta = args[3]

@@ -20,7 +20,7 @@ from ..functions import _cross_entropy_backward
 
 
 def jvp_nll_loss_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
+    """Compute the tangents of ``nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)``."""
     target = args[1]
     weight = args[2]
     reduction = args[3]
@@ -33,7 +33,7 @@ def jvp_nll_loss_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nll_loss_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    """Compute the tangents of ``nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     target = args[2]
@@ -58,7 +58,7 @@ def jvp_nll_loss_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_nll_loss2d_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
+    """Compute the tangents of ``nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)``."""
     target = args[1]
     weight = args[2]
     reduction = args[3]
@@ -71,7 +71,7 @@ def jvp_nll_loss2d_forward(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_nll_loss2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    """Compute the tangents of ``nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     target = args[2]
@@ -96,7 +96,7 @@ def jvp_nll_loss2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp__cross_entropy_forward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+    """Compute the tangents of ``_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)``."""
     self_ = args[0]
     target = args[1]
     weight = args[2]
@@ -125,7 +125,7 @@ def jvp__cross_entropy_forward(op: Any, args: Any, tangents: Any, result: Any) -
 
 
 def jvp__cross_entropy_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+    """Compute the tangents of ``_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     target = args[2]
@@ -161,7 +161,7 @@ def jvp__cross_entropy_backward(op: Any, args: Any, tangents: Any, result: Any) 
 
 
 def jvp__huber_terms(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+    """Compute the tangents of ``_huber_terms(Tensor self, Tensor target, float delta) -> Tensor``."""
     self_ = args[0]
     target = args[1]
     delta = args[2]
@@ -179,7 +179,7 @@ def jvp__huber_terms(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__binary_cross_entropy_terms(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+    """Compute the tangents of ``_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor``."""
     self_ = args[0]
     target = args[1]
     self_t = tangents[0]

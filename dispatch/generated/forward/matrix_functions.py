@@ -11,7 +11,7 @@ from ...autograd.formulas.factorization import matrix_exp_jvp
 
 
 def jvp_linalg_matrix_exp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """linalg_matrix_exp(Tensor self) -> Tensor"""
+    """Compute the tangents of ``linalg_matrix_exp(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None

@@ -26,7 +26,7 @@ from ...autograd.tangents import plus
 
 
 def jvp_native_layer_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)``."""
     input = args[0]
     normalized_shape = args[1]
     weight = args[2]
@@ -49,7 +49,7 @@ def jvp_native_layer_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp__fused_rms_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)``."""
     input = args[0]
     normalized_shape = args[1]
     weight = args[2]
@@ -65,7 +65,7 @@ def jvp__fused_rms_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_native_group_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)``."""
     input = args[0]
     weight = args[1]
     C = args[4]
@@ -94,7 +94,7 @@ def jvp_native_group_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_native_batch_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
     input = args[0]
     weight = args[1]
     running_mean = args[3]
@@ -131,7 +131,7 @@ def jvp_native_batch_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp__native_batch_norm_legit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
     input = args[0]
     weight = args[1]
     running_mean = args[3]
@@ -168,7 +168,7 @@ def jvp__native_batch_norm_legit(op: Any, args: Any, tangents: Any, result: Any)
 
 
 def jvp__native_batch_norm_legit_no_stats(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
     input = args[0]
     weight = args[1]
     training = args[3]
@@ -192,7 +192,7 @@ def jvp__native_batch_norm_legit_no_stats(op: Any, args: Any, tangents: Any, res
 
 
 def jvp__native_batch_norm_legit_no_training(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
     input = args[0]
     weight = args[1]
     running_mean = args[3]

@@ -12,7 +12,7 @@ from ..functions import constant_pad_nd
 
 
 def jvp_constant_pad_nd(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
+    """Compute the tangents of ``constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor``."""
     pad = args[1]
     self_t = tangents[0]
     result_t = None
@@ -22,7 +22,7 @@ def jvp_constant_pad_nd(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_reflection_pad1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
+    """Compute the tangents of ``reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor``."""
     padding = args[1]
     self_t = tangents[0]
     result_t = None
@@ -32,7 +32,7 @@ def jvp_reflection_pad1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_reflection_pad1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    """Compute the tangents of ``reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     padding = args[2]
@@ -45,7 +45,7 @@ def jvp_reflection_pad1d_backward(op: Any, args: Any, tangents: Any, result: Any
 
 
 def jvp_reflection_pad2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    """Compute the tangents of ``reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor``."""
     padding = args[1]
     self_t = tangents[0]
     result_t = None
@@ -55,7 +55,7 @@ def jvp_reflection_pad2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_reflection_pad2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    """Compute the tangents of ``reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     padding = args[2]
@@ -68,7 +68,7 @@ def jvp_reflection_pad2d_backward(op: Any, args: Any, tangents: Any, result: Any
 
 
 def jvp_reflection_pad3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
+    """Compute the tangents of ``reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor``."""
     padding = args[1]
     self_t = tangents[0]
     result_t = None
@@ -78,7 +78,7 @@ def jvp_reflection_pad3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_reflection_pad3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    """Compute the tangents of ``reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     padding = args[2]
@@ -91,7 +91,7 @@ def jvp_reflection_pad3d_backward(op: Any, args: Any, tangents: Any, result: Any
 
 
 def jvp_replication_pad1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
+    """Compute the tangents of ``replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor``."""
     padding = args[1]
     self_t = tangents[0]
     result_t = None
@@ -101,7 +101,7 @@ def jvp_replication_pad1d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_replication_pad1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    """Compute the tangents of ``replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     padding = args[2]
@@ -114,7 +114,7 @@ def jvp_replication_pad1d_backward(op: Any, args: Any, tangents: Any, result: An
 
 
 def jvp_replication_pad2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    """Compute the tangents of ``replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor``."""
     padding = args[1]
     self_t = tangents[0]
     result_t = None
@@ -124,7 +124,7 @@ def jvp_replication_pad2d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_replication_pad2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    """Compute the tangents of ``replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     padding = args[2]
@@ -137,7 +137,7 @@ def jvp_replication_pad2d_backward(op: Any, args: Any, tangents: Any, result: An
 
 
 def jvp_replication_pad3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
+    """Compute the tangents of ``replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor``."""
     padding = args[1]
     self_t = tangents[0]
     result_t = None
@@ -147,7 +147,7 @@ def jvp_replication_pad3d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_replication_pad3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    """Compute the tangents of ``replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     padding = args[2]

@@ -64,7 +64,7 @@ from ..functions import (
 
 
 def jvp_add_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     alpha = args[2]
@@ -77,7 +77,7 @@ def jvp_add_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """relu(Tensor self) -> Tensor"""
+    """Compute the tangents of ``relu(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -86,7 +86,7 @@ def jvp_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_eq__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -95,7 +95,7 @@ def jvp_eq__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_ne__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -104,7 +104,7 @@ def jvp_ne__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -113,7 +113,7 @@ def jvp_lt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_le__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -122,7 +122,7 @@ def jvp_le__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -131,7 +131,7 @@ def jvp_gt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_ge__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -140,7 +140,7 @@ def jvp_ge__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_threshold_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+    """Compute the tangents of ``threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor``."""
     self_ = args[1]
     threshold = args[2]
     grad_output_t = tangents[0]
@@ -156,7 +156,7 @@ def jvp_threshold_backward(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_sub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     alpha = args[2]
@@ -169,7 +169,7 @@ def jvp_sub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_rsub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     alpha = args[2]
@@ -182,7 +182,7 @@ def jvp_rsub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_rsub_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor``."""
     alpha = args[2]
     self_t = tangents[0]
     result_t = None
@@ -192,7 +192,7 @@ def jvp_rsub_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_mul_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``mul.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -206,7 +206,7 @@ def jvp_mul_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_div_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``div.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -222,7 +222,7 @@ def jvp_div_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_div_Tensor_mode(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    """Compute the tangents of ``div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     rounding_mode = args[2]
@@ -246,7 +246,7 @@ def jvp_div_Tensor_mode(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_remainder_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``remainder.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -263,7 +263,7 @@ def jvp_remainder_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_remainder_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``remainder.Scalar(Tensor self, Scalar other) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -272,7 +272,7 @@ def jvp_remainder_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_remainder_Scalar_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     other_t = tangents[1]
@@ -285,7 +285,7 @@ def jvp_remainder_Scalar_Tensor(op: Any, args: Any, tangents: Any, result: Any) 
 
 
 def jvp_fmod_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``fmod.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -302,7 +302,7 @@ def jvp_fmod_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fmod_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``fmod.Scalar(Tensor self, Scalar other) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -311,7 +311,7 @@ def jvp_fmod_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_pow_Tensor_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    """Compute the tangents of ``pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor``."""
     self_ = args[0]
     exponent = args[1]
     self_t = tangents[0]
@@ -322,7 +322,7 @@ def jvp_pow_Tensor_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_pow_Tensor_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    """Compute the tangents of ``pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor``."""
     self_ = args[0]
     exponent = args[1]
     self_t = tangents[0]
@@ -341,7 +341,7 @@ def jvp_pow_Tensor_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_pow_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    """Compute the tangents of ``pow.Scalar(Scalar self, Tensor exponent) -> Tensor``."""
     self_ = args[0]
     exponent = args[1]
     exponent_t = tangents[1]
@@ -354,7 +354,7 @@ def jvp_pow_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_maximum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """maximum(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``maximum(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -371,7 +371,7 @@ def jvp_maximum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_minimum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """minimum(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``minimum(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -388,7 +388,7 @@ def jvp_minimum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmax(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``fmax(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -407,7 +407,7 @@ def jvp_fmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fmin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmin(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``fmin(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -426,7 +426,7 @@ def jvp_fmin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_atan2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """atan2(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``atan2(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -443,7 +443,7 @@ def jvp_atan2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_neg(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """neg(Tensor self) -> Tensor"""
+    """Compute the tangents of ``neg(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -452,7 +452,7 @@ def jvp_neg(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_abs(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """abs(Tensor self) -> Tensor"""
+    """Compute the tangents of ``abs(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -462,7 +462,7 @@ def jvp_abs(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sign(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sign(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sign(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -471,7 +471,7 @@ def jvp_sign(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_floor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """floor(Tensor self) -> Tensor"""
+    """Compute the tangents of ``floor(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -480,7 +480,7 @@ def jvp_floor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_ceil(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """ceil(Tensor self) -> Tensor"""
+    """Compute the tangents of ``ceil(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -489,7 +489,7 @@ def jvp_ceil(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_round(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """round(Tensor self) -> Tensor"""
+    """Compute the tangents of ``round(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -498,7 +498,7 @@ def jvp_round(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_trunc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """trunc(Tensor self) -> Tensor"""
+    """Compute the tangents of ``trunc(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -507,7 +507,7 @@ def jvp_trunc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_round_decimals(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """round.decimals(Tensor self, *, int decimals) -> Tensor"""
+    """Compute the tangents of ``round.decimals(Tensor self, *, int decimals) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -516,7 +516,7 @@ def jvp_round_decimals(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_reciprocal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reciprocal(Tensor self) -> Tensor"""
+    """Compute the tangents of ``reciprocal(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -527,7 +527,7 @@ def jvp_reciprocal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_exp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """exp(Tensor self) -> Tensor"""
+    """Compute the tangents of ``exp(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -536,7 +536,7 @@ def jvp_exp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_exp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """exp2(Tensor self) -> Tensor"""
+    """Compute the tangents of ``exp2(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -547,7 +547,7 @@ def jvp_exp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_expm1(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """expm1(Tensor self) -> Tensor"""
+    """Compute the tangents of ``expm1(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -556,7 +556,7 @@ def jvp_expm1(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -566,7 +566,7 @@ def jvp_log(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log1p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log1p(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log1p(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -576,7 +576,7 @@ def jvp_log1p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log2(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log2(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -588,7 +588,7 @@ def jvp_log2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log10(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log10(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log10(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -600,7 +600,7 @@ def jvp_log10(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sqrt(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sqrt(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -609,7 +609,7 @@ def jvp_sqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_rsqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """rsqrt(Tensor self) -> Tensor"""
+    """Compute the tangents of ``rsqrt(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -618,7 +618,7 @@ def jvp_rsqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sin(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sin(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -628,7 +628,7 @@ def jvp_sin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cos(Tensor self) -> Tensor"""
+    """Compute the tangents of ``cos(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -638,7 +638,7 @@ def jvp_cos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tan(Tensor self) -> Tensor"""
+    """Compute the tangents of ``tan(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -647,7 +647,7 @@ def jvp_tan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sinh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sinh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -657,7 +657,7 @@ def jvp_sinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cosh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``cosh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -667,7 +667,7 @@ def jvp_cosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tanh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``tanh(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -676,7 +676,7 @@ def jvp_tanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_asin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """asin(Tensor self) -> Tensor"""
+    """Compute the tangents of ``asin(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -688,7 +688,7 @@ def jvp_asin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_acos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """acos(Tensor self) -> Tensor"""
+    """Compute the tangents of ``acos(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -700,7 +700,7 @@ def jvp_acos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_atan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """atan(Tensor self) -> Tensor"""
+    """Compute the tangents of ``atan(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -710,7 +710,7 @@ def jvp_atan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_asinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """asinh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``asinh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -722,7 +722,7 @@ def jvp_asinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_acosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """acosh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``acosh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -734,7 +734,7 @@ def jvp_acosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_atanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """atanh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``atanh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -744,7 +744,7 @@ def jvp_atanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sigmoid(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sigmoid(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -753,7 +753,7 @@ def jvp_sigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_erf(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """erf(Tensor self) -> Tensor"""
+    """Compute the tangents of ``erf(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -763,7 +763,7 @@ def jvp_erf(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_erfc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """erfc(Tensor self) -> Tensor"""
+    """Compute the tangents of ``erfc(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -773,7 +773,7 @@ def jvp_erfc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__conj_physical(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_conj_physical(Tensor self) -> Tensor"""
+    """Compute the tangents of ``_conj_physical(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -782,7 +782,7 @@ def jvp__conj_physical(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gelu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    """Compute the tangents of ``gelu(Tensor self, *, str approximate='none') -> Tensor``."""
     self_ = args[0]
     approximate = args[1]
     self_t = tangents[0]
@@ -795,7 +795,7 @@ def jvp_gelu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_silu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """silu(Tensor self) -> Tensor"""
+    """Compute the tangents of ``silu(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -805,7 +805,7 @@ def jvp_silu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_softplus(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+    """Compute the tangents of ``softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor``."""
     self_ = args[0]
     beta = args[1]
     threshold = args[2]
@@ -819,7 +819,7 @@ def jvp_softplus(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_leaky_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    """Compute the tangents of ``leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor``."""
     self_ = args[0]
     negative_slope = args[1]
     self_t = tangents[0]
@@ -832,7 +832,7 @@ def jvp_leaky_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sigmoid_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Compute the tangents of ``sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor``."""
     grad_output = args[0]
     output = args[1]
     grad_output_t = tangents[0]
@@ -855,7 +855,7 @@ def jvp_sigmoid_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tanh_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Compute the tangents of ``tanh_backward(Tensor grad_output, Tensor output) -> Tensor``."""
     grad_output = args[0]
     output = args[1]
     grad_output_t = tangents[0]
@@ -878,7 +878,7 @@ def jvp_tanh_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gelu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+    """Compute the tangents of ``gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     approximate = args[2]
@@ -902,7 +902,7 @@ def jvp_gelu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_silu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Compute the tangents of ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     grad_output_t = tangents[0]
@@ -919,7 +919,7 @@ def jvp_silu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_softplus_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+    """Compute the tangents of ``softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     beta = args[2]
@@ -944,7 +944,7 @@ def jvp_softplus_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_leaky_relu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    """Compute the tangents of ``leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor``."""
     self_ = args[1]
     negative_slope = args[2]
     self_is_result = args[3]
@@ -963,7 +963,7 @@ def jvp_leaky_relu_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_clamp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
+    """Compute the tangents of ``clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     max = args[2]
@@ -975,7 +975,7 @@ def jvp_clamp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+    """Compute the tangents of ``clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     max = args[2]
@@ -997,7 +997,7 @@ def jvp_clamp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_min(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+    """Compute the tangents of ``clamp_min(Tensor self, Scalar min) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     self_t = tangents[0]
@@ -1008,7 +1008,7 @@ def jvp_clamp_min(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_min_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+    """Compute the tangents of ``clamp_min.Tensor(Tensor self, Tensor min) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     self_t = tangents[0]
@@ -1037,7 +1037,7 @@ def jvp_clamp_min_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_max(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+    """Compute the tangents of ``clamp_max(Tensor self, Scalar max) -> Tensor``."""
     self_ = args[0]
     max = args[1]
     self_t = tangents[0]
@@ -1048,7 +1048,7 @@ def jvp_clamp_max(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_max_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+    """Compute the tangents of ``clamp_max.Tensor(Tensor self, Tensor max) -> Tensor``."""
     self_ = args[0]
     max = args[1]
     self_t = tangents[0]
@@ -1077,7 +1077,7 @@ def jvp_clamp_max_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_where_self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``where.self(Tensor condition, Tensor self, Tensor other) -> Tensor``."""
     condition = args[0]
     self_t = tangents[1]
     other_t = tangents[2]
@@ -1090,7 +1090,7 @@ def jvp_where_self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lerp_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"""
+    """Compute the tangents of ``lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor``."""
     weight = args[2]
     self_t = tangents[0]
     end_t = tangents[1]
@@ -1103,7 +1103,7 @@ def jvp_lerp_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lerp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+    """Compute the tangents of ``lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor``."""
     self_ = args[0]
     end = args[1]
     weight = args[2]
@@ -1123,7 +1123,7 @@ def jvp_lerp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addcmul(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """Compute the tangents of ``addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor``."""
     tensor1 = args[1]
     tensor2 = args[2]
     value = args[3]
@@ -1147,7 +1147,7 @@ def jvp_addcmul(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addcdiv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """Compute the tangents of ``addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor``."""
     tensor1 = args[1]
     tensor2 = args[2]
     value = args[3]
@@ -1165,7 +1165,7 @@ def jvp_addcdiv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sgn(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sgn(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sgn(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1175,7 +1175,7 @@ def jvp_sgn(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_frac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """frac(Tensor self) -> Tensor"""
+    """Compute the tangents of ``frac(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -1184,7 +1184,7 @@ def jvp_frac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_copysign_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``copysign.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     other_t = tangents[1]
@@ -1197,7 +1197,7 @@ def jvp_copysign_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_copysign_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """copysign.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``copysign.Scalar(Tensor self, Scalar other) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1207,7 +1207,7 @@ def jvp_copysign_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_hypot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """hypot(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``hypot(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1221,7 +1221,7 @@ def jvp_hypot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nextafter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``nextafter(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1235,7 +1235,7 @@ def jvp_nextafter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nan_to_num(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    """Compute the tangents of ``nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1245,7 +1245,7 @@ def jvp_nan_to_num(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__frexp_mantissa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_frexp_mantissa(Tensor self) -> Tensor"""
+    """Compute the tangents of ``_frexp_mantissa(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1255,7 +1255,7 @@ def jvp__frexp_mantissa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logaddexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``logaddexp(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1272,7 +1272,7 @@ def jvp_logaddexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logaddexp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``logaddexp2(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1288,7 +1288,7 @@ def jvp_logaddexp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_xlogy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``xlogy.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1302,7 +1302,7 @@ def jvp_xlogy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_xlogy_Scalar_Self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     other_t = tangents[1]
@@ -1313,7 +1313,7 @@ def jvp_xlogy_Scalar_Self(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_xlogy_Scalar_Other(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1324,7 +1324,7 @@ def jvp_xlogy_Scalar_Other(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_logit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logit(Tensor self, float? eps=None) -> Tensor"""
+    """Compute the tangents of ``logit(Tensor self, float? eps=None) -> Tensor``."""
     self_ = args[0]
     eps = args[1]
     self_t = tangents[0]
@@ -1335,7 +1335,7 @@ def jvp_logit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logit_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    """Compute the tangents of ``logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     eps = args[2]
@@ -1355,7 +1355,7 @@ def jvp_logit_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sinc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sinc(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sinc(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None

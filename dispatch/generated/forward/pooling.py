@@ -12,7 +12,7 @@ from ...autograd.tangents import zero_tangent
 
 
 def jvp_max_pool2d_with_indices(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)``."""
     self_t = tangents[0]
     result1 = result[1]
     result0_t = None
@@ -22,7 +22,7 @@ def jvp_max_pool2d_with_indices(op: Any, args: Any, tangents: Any, result: Any) 
 
 
 def jvp_max_pool2d_with_indices_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """Compute the tangents of ``max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
@@ -49,7 +49,7 @@ def jvp_max_pool2d_with_indices_backward(op: Any, args: Any, tangents: Any, resu
 
 
 def jvp_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """Compute the tangents of ``avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor``."""
     kernel_size = args[1]
     stride = args[2]
     padding = args[3]
@@ -66,7 +66,7 @@ def jvp_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    """Compute the tangents of ``avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
@@ -93,7 +93,7 @@ def jvp_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_max_pool3d_with_indices(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)``."""
     self_t = tangents[0]
     result1 = result[1]
     result0_t = None
@@ -103,7 +103,7 @@ def jvp_max_pool3d_with_indices(op: Any, args: Any, tangents: Any, result: Any) 
 
 
 def jvp_max_pool3d_with_indices_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """Compute the tangents of ``max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
@@ -130,7 +130,7 @@ def jvp_max_pool3d_with_indices_backward(op: Any, args: Any, tangents: Any, resu
 
 
 def jvp_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    """Compute the tangents of ``avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor``."""
     kernel_size = args[1]
     stride = args[2]
     padding = args[3]
@@ -147,7 +147,7 @@ def jvp_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    """Compute the tangents of ``avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     kernel_size = args[2]
@@ -174,7 +174,7 @@ def jvp_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp__adaptive_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    """Compute the tangents of ``_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor``."""
     output_size = args[1]
     self_t = tangents[0]
     result_t = None
@@ -184,7 +184,7 @@ def jvp__adaptive_avg_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 
 def jvp__adaptive_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Compute the tangents of ``_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     grad_output_t = tangents[0]
@@ -196,7 +196,7 @@ def jvp__adaptive_avg_pool2d_backward(op: Any, args: Any, tangents: Any, result:
 
 
 def jvp_max_unpool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    """Compute the tangents of ``max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor``."""
     indices = args[1]
     output_size = args[2]
     self_t = tangents[0]
@@ -207,7 +207,7 @@ def jvp_max_unpool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_max_unpool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
+    """Compute the tangents of ``max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor``."""
     indices = args[1]
     output_size = args[2]
     stride = args[3]
@@ -220,7 +220,7 @@ def jvp_max_unpool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_adaptive_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)``."""
     self_t = tangents[0]
     result1 = result[1]
     result0_t = None
@@ -230,7 +230,7 @@ def jvp_adaptive_max_pool2d(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_adaptive_max_pool2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    """Compute the tangents of ``adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     indices = args[2]
@@ -243,7 +243,7 @@ def jvp_adaptive_max_pool2d_backward(op: Any, args: Any, tangents: Any, result: 
 
 
 def jvp__adaptive_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    """Compute the tangents of ``_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor``."""
     output_size = args[1]
     self_t = tangents[0]
     result_t = None
@@ -253,7 +253,7 @@ def jvp__adaptive_avg_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 
 def jvp__adaptive_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Compute the tangents of ``_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     grad_output_t = tangents[0]
@@ -265,7 +265,7 @@ def jvp__adaptive_avg_pool3d_backward(op: Any, args: Any, tangents: Any, result:
 
 
 def jvp_adaptive_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)``."""
     self_t = tangents[0]
     result1 = result[1]
     result0_t = None
@@ -275,7 +275,7 @@ def jvp_adaptive_max_pool3d(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_adaptive_max_pool3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    """Compute the tangents of ``adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     indices = args[2]

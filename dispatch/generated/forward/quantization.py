@@ -11,7 +11,7 @@ from ..functions import fake_quantize_per_tensor_affine_cachemask_backward
 
 
 def jvp_fake_quantize_per_tensor_affine_cachemask(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Compute the tangents of ``fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
     self_t = tangents[0]
     mask = result[1]
     output_t = None
@@ -23,7 +23,7 @@ def jvp_fake_quantize_per_tensor_affine_cachemask(op: Any, args: Any, tangents: 
 def jvp__fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
     op: Any, args: Any, tangents: Any, result: Any
 ) -> Any:
-    """_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Compute the tangents of ``_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
     self_t = tangents[0]
     mask = result[1]
     output_t = None

@@ -14,7 +14,7 @@ from ..functions import _standard_gamma_grad, native_dropout_backward, zeros_lik
 
 
 def jvp_uniform_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -23,7 +23,7 @@ def jvp_uniform_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_normal_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -32,7 +32,7 @@ def jvp_normal_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log_normal_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -41,7 +41,7 @@ def jvp_log_normal_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cauchy_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -50,7 +50,7 @@ def jvp_cauchy_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_exponential_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -59,7 +59,7 @@ def jvp_exponential_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_geometric_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -68,7 +68,7 @@ def jvp_geometric_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_random__from(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -77,7 +77,7 @@ def jvp_random__from(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_random__to(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -86,7 +86,7 @@ def jvp_random__to(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_random_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -95,7 +95,7 @@ def jvp_random_(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_bernoulli__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -104,7 +104,7 @@ def jvp_bernoulli__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_bernoulli__float(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"""
+    """Compute the tangents of ``bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -113,7 +113,7 @@ def jvp_bernoulli__float(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_bernoulli(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``bernoulli(Tensor self, *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -122,7 +122,7 @@ def jvp_bernoulli(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_bernoulli_p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -131,7 +131,7 @@ def jvp_bernoulli_p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_normal_Tensor_float(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor``."""
     mean_t = tangents[0]
     result_t = None
     if mean_t is not None:
@@ -140,7 +140,7 @@ def jvp_normal_Tensor_float(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_normal_float_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor``."""
     std_t = tangents[1]
     result_t = None
     if std_t is not None:
@@ -149,13 +149,13 @@ def jvp_normal_float_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_normal_Tensor_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor``."""
     result_t = zeros_like(result)
     return (result_t,)
 
 
 def jvp__standard_gamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``_standard_gamma(Tensor self, Generator? generator=None) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -165,7 +165,7 @@ def jvp__standard_gamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_poisson(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """poisson(Tensor self, Generator? generator=None) -> Tensor"""
+    """Compute the tangents of ``poisson(Tensor self, Generator? generator=None) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -174,7 +174,7 @@ def jvp_poisson(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_native_dropout(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)``."""
     p = args[1]
     train = args[2]
     input_t = tangents[0]
@@ -186,7 +186,7 @@ def jvp_native_dropout(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_native_dropout_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
+    """Compute the tangents of ``native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor``."""
     mask = args[1]
     scale = args[2]
     grad_output_t = tangents[0]

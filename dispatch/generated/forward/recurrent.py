@@ -19,7 +19,7 @@ from ...autograd.tangents import plus
 
 
 def jvp__thnn_fused_lstm_cell(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)"""
+    """Compute the tangents of ``_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)``."""
     input_gates = args[0]
     hidden_gates = args[1]
     cx = args[2]
@@ -90,7 +90,7 @@ def jvp__thnn_fused_lstm_cell(op: Any, args: Any, tangents: Any, result: Any) ->
 
 
 def jvp__thnn_fused_gru_cell(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)``."""
     input_gates = args[0]
     hidden_gates = args[1]
     hx = args[2]

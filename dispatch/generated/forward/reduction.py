@@ -11,7 +11,7 @@ from ...autograd.formulas.reduction import cumprod_jvp, gathered, logcumsumexp_j
 
 
 def jvp_sum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    """Compute the tangents of ``sum(Tensor self, *, ScalarType? dtype=None) -> Tensor``."""
     dtype = args[1]
     self_t = tangents[0]
     result_t = None
@@ -21,7 +21,7 @@ def jvp_sum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sum_dim_IntList(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Compute the tangents of ``sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
     dim = args[1]
     keepdim = args[2]
     dtype = args[3]
@@ -33,7 +33,7 @@ def jvp_sum_dim_IntList(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_mean(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    """Compute the tangents of ``mean(Tensor self, *, ScalarType? dtype=None) -> Tensor``."""
     dtype = args[1]
     self_t = tangents[0]
     result_t = None
@@ -43,7 +43,7 @@ def jvp_mean(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_mean_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Compute the tangents of ``mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
     dim = args[1]
     keepdim = args[2]
     dtype = args[3]
@@ -55,7 +55,7 @@ def jvp_mean_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_var(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """var(Tensor self, bool unbiased=True) -> Tensor"""
+    """Compute the tangents of ``var(Tensor self, bool unbiased=True) -> Tensor``."""
     self_ = args[0]
     unbiased = args[1]
     self_t = tangents[0]
@@ -66,7 +66,7 @@ def jvp_var(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_var_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    """Compute the tangents of ``var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     unbiased = args[2]
@@ -79,7 +79,7 @@ def jvp_var_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_var_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    """Compute the tangents of ``var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     correction = args[2]
@@ -92,7 +92,7 @@ def jvp_var_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_std(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """std(Tensor self, bool unbiased=True) -> Tensor"""
+    """Compute the tangents of ``std(Tensor self, bool unbiased=True) -> Tensor``."""
     self_ = args[0]
     unbiased = args[1]
     self_t = tangents[0]
@@ -103,7 +103,7 @@ def jvp_std(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_std_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
+    """Compute the tangents of ``std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     unbiased = args[2]
@@ -116,7 +116,7 @@ def jvp_std_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_std_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    """Compute the tangents of ``std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     correction = args[2]
@@ -129,7 +129,7 @@ def jvp_std_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_var_mean_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)``."""
     self_ = args[0]
     dim = args[1]
     correction = args[2]
@@ -145,7 +145,7 @@ def jvp_var_mean_correction(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_std_mean_correction(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    """Compute the tangents of ``std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)``."""
     self_ = args[0]
     dim = args[1]
     correction = args[2]
@@ -162,7 +162,7 @@ def jvp_std_mean_correction(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_cumsum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    """Compute the tangents of ``cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor``."""
     dim = args[1]
     dtype = args[2]
     self_t = tangents[0]
@@ -173,7 +173,7 @@ def jvp_cumsum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cumprod(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    """Compute the tangents of ``cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     self_t = tangents[0]
@@ -184,7 +184,7 @@ def jvp_cumprod(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logcumsumexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logcumsumexp(Tensor self, int dim) -> Tensor"""
+    """Compute the tangents of ``logcumsumexp(Tensor self, int dim) -> Tensor``."""
     self_ = args[0]
     dim = args[1]
     self_t = tangents[0]
@@ -195,7 +195,7 @@ def jvp_logcumsumexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cummax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)``."""
     dim = args[1]
     self_t = tangents[0]
     indices = result[1]
@@ -206,7 +206,7 @@ def jvp_cummax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cummin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)``."""
     dim = args[1]
     self_t = tangents[0]
     indices = result[1]

@@ -11,7 +11,7 @@ from ...autograd.formulas.sorting import selected
 
 
 def jvp_mode(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
     dim = args[1]
     keepdim = args[2]
     self_t = tangents[0]

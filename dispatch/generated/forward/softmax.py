@@ -11,7 +11,7 @@ from ...autograd.formulas.softmax import log_softmax_jvp, softmax_jvp
 
 
 def jvp__softmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Compute the tangents of ``_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -21,7 +21,7 @@ def jvp__softmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__log_softmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Compute the tangents of ``_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None

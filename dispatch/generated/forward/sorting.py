@@ -11,7 +11,7 @@ from ...autograd.formulas.sorting import selected, selected_median
 
 
 def jvp_sort(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)``."""
     dim = args[1]
     self_t = tangents[0]
     indices = result[1]
@@ -22,7 +22,7 @@ def jvp_sort(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sort_stable(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)``."""
     dim = args[2]
     self_t = tangents[0]
     indices = result[1]
@@ -33,7 +33,7 @@ def jvp_sort_stable(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_topk(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)``."""
     dim = args[2]
     self_t = tangents[0]
     indices = result[1]
@@ -44,7 +44,7 @@ def jvp_topk(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_kthvalue(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
     dim = args[2]
     keepdim = args[3]
     self_t = tangents[0]
@@ -56,7 +56,7 @@ def jvp_kthvalue(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_median_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
     dim = args[1]
     keepdim = args[2]
     self_t = tangents[0]
@@ -68,7 +68,7 @@ def jvp_median_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nanmedian_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    """Compute the tangents of ``nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)``."""
     dim = args[1]
     keepdim = args[2]
     self_t = tangents[0]
@@ -80,7 +80,7 @@ def jvp_nanmedian_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_median(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """median(Tensor self) -> Tensor"""
+    """Compute the tangents of ``median(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -90,7 +90,7 @@ def jvp_median(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nanmedian(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nanmedian(Tensor self) -> Tensor"""
+    """Compute the tangents of ``nanmedian(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None

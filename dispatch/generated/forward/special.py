@@ -20,7 +20,7 @@ from ..functions import digamma, exp, log, polygamma, sign, special_i1, special_
 
 
 def jvp_lgamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lgamma(Tensor self) -> Tensor"""
+    """Compute the tangents of ``lgamma(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -30,7 +30,7 @@ def jvp_lgamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_digamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """digamma(Tensor self) -> Tensor"""
+    """Compute the tangents of ``digamma(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -40,7 +40,7 @@ def jvp_digamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_polygamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """polygamma(int n, Tensor self) -> Tensor"""
+    """Compute the tangents of ``polygamma(int n, Tensor self) -> Tensor``."""
     n = args[0]
     self_ = args[1]
     self_t = tangents[1]
@@ -51,7 +51,7 @@ def jvp_polygamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_igamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """igamma(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``igamma(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -68,7 +68,7 @@ def jvp_igamma(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_igammac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """igammac(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``igammac(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -85,7 +85,7 @@ def jvp_igammac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_zeta(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_zeta(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``special_zeta(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -102,7 +102,7 @@ def jvp_special_zeta(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_erfinv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """erfinv(Tensor self) -> Tensor"""
+    """Compute the tangents of ``erfinv(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -113,7 +113,7 @@ def jvp_erfinv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_erfcx(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_erfcx(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_erfcx(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -125,7 +125,7 @@ def jvp_special_erfcx(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_ndtri(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_ndtri(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_ndtri(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -136,7 +136,7 @@ def jvp_special_ndtri(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_log_ndtr(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_log_ndtr(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_log_ndtr(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -149,7 +149,7 @@ def jvp_special_log_ndtr(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_entr(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_entr(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_entr(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -159,7 +159,7 @@ def jvp_special_entr(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_xlog1py(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_xlog1py(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``special_xlog1py(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -173,7 +173,7 @@ def jvp_special_xlog1py(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_i0(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """i0(Tensor self) -> Tensor"""
+    """Compute the tangents of ``i0(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -183,7 +183,7 @@ def jvp_i0(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_i0e(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_i0e(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_i0e(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -195,7 +195,7 @@ def jvp_special_i0e(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_i1(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_i1(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_i1(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -205,7 +205,7 @@ def jvp_special_i1(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_special_i1e(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """special_i1e(Tensor self) -> Tensor"""
+    """Compute the tangents of ``special_i1e(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jvp_upsample_nearest1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"""
+    """Compute the tangents of ``upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor``."""
     output_size = args[1]
     scales = args[2]
     self_t = tangents[0]
@@ -20,7 +20,7 @@ def jvp_upsample_nearest1d(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_upsample_nearest1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
+    """Compute the tangents of ``upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     scales = args[3]
@@ -32,7 +32,7 @@ def jvp_upsample_nearest1d_backward(op: Any, args: Any, tangents: Any, result: A
 
 
 def jvp_upsample_nearest2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     scales_h = args[2]
     scales_w = args[3]
@@ -44,7 +44,7 @@ def jvp_upsample_nearest2d(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_upsample_nearest2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     scales_h = args[3]
@@ -57,7 +57,7 @@ def jvp_upsample_nearest2d_backward(op: Any, args: Any, tangents: Any, result: A
 
 
 def jvp_upsample_nearest3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     scales_d = args[2]
     scales_h = args[3]
@@ -70,7 +70,7 @@ def jvp_upsample_nearest3d(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_upsample_nearest3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     scales_d = args[3]
@@ -84,7 +84,7 @@ def jvp_upsample_nearest3d_backward(op: Any, args: Any, tangents: Any, result: A
 
 
 def jvp__upsample_nearest_exact1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor``."""
     output_size = args[1]
     scales = args[2]
     self_t = tangents[0]
@@ -95,7 +95,7 @@ def jvp__upsample_nearest_exact1d(op: Any, args: Any, tangents: Any, result: Any
 
 
 def jvp__upsample_nearest_exact1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     scales = args[3]
@@ -107,7 +107,7 @@ def jvp__upsample_nearest_exact1d_backward(op: Any, args: Any, tangents: Any, re
 
 
 def jvp__upsample_nearest_exact2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     scales_h = args[2]
     scales_w = args[3]
@@ -119,7 +119,7 @@ def jvp__upsample_nearest_exact2d(op: Any, args: Any, tangents: Any, result: Any
 
 
 def jvp__upsample_nearest_exact2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     scales_h = args[3]
@@ -132,7 +132,7 @@ def jvp__upsample_nearest_exact2d_backward(op: Any, args: Any, tangents: Any, re
 
 
 def jvp__upsample_nearest_exact3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     scales_d = args[2]
     scales_h = args[3]
@@ -145,7 +145,7 @@ def jvp__upsample_nearest_exact3d(op: Any, args: Any, tangents: Any, result: Any
 
 
 def jvp__upsample_nearest_exact3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     scales_d = args[3]
@@ -159,7 +159,7 @@ def jvp__upsample_nearest_exact3d_backward(op: Any, args: Any, tangents: Any, re
 
 
 def jvp_upsample_linear1d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor"""
+    """Compute the tangents of ``upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor``."""
     output_size = args[1]
     align_corners = args[2]
     scales = args[3]
@@ -171,7 +171,7 @@ def jvp_upsample_linear1d(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_upsample_linear1d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor"""
+    """Compute the tangents of ``upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     align_corners = args[3]
@@ -184,7 +184,7 @@ def jvp_upsample_linear1d_backward(op: Any, args: Any, tangents: Any, result: An
 
 
 def jvp_upsample_bilinear2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     align_corners = args[2]
     scales_h = args[3]
@@ -197,7 +197,7 @@ def jvp_upsample_bilinear2d(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_upsample_bilinear2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     align_corners = args[3]
@@ -211,7 +211,7 @@ def jvp_upsample_bilinear2d_backward(op: Any, args: Any, tangents: Any, result: 
 
 
 def jvp_upsample_bicubic2d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     align_corners = args[2]
     scales_h = args[3]
@@ -224,7 +224,7 @@ def jvp_upsample_bicubic2d(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_upsample_bicubic2d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     align_corners = args[3]
@@ -238,7 +238,7 @@ def jvp_upsample_bicubic2d_backward(op: Any, args: Any, tangents: Any, result: A
 
 
 def jvp_upsample_trilinear3d(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     align_corners = args[2]
     scales_d = args[3]
@@ -252,7 +252,7 @@ def jvp_upsample_trilinear3d(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 
 def jvp_upsample_trilinear3d_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     align_corners = args[3]
@@ -269,7 +269,7 @@ def jvp_upsample_trilinear3d_backward(op: Any, args: Any, tangents: Any, result:
 
 
 def jvp__upsample_bilinear2d_aa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     align_corners = args[2]
     scales_h = args[3]
@@ -282,7 +282,7 @@ def jvp__upsample_bilinear2d_aa(op: Any, args: Any, tangents: Any, result: Any) 
 
 
 def jvp__upsample_bilinear2d_aa_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     align_corners = args[3]
@@ -296,7 +296,7 @@ def jvp__upsample_bilinear2d_aa_backward(op: Any, args: Any, tangents: Any, resu
 
 
 def jvp__upsample_bicubic2d_aa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     align_corners = args[2]
     scales_h = args[3]
@@ -309,7 +309,7 @@ def jvp__upsample_bicubic2d_aa(op: Any, args: Any, tangents: Any, result: Any) -
 
 
 def jvp__upsample_bicubic2d_aa_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Compute the tangents of ``_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     output_size = args[1]
     input_size = args[2]
     align_corners = args[3]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def jvp_view(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    """Compute the tangents of ``view(Tensor(a) self, SymInt[] size) -> Tensor(a)``."""
     size = args[1]
     self_t = tangents[0]
     result_t = None
@@ -19,7 +19,7 @@ def jvp_view(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__unsafe_view(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    """Compute the tangents of ``_unsafe_view(Tensor self, SymInt[] size) -> Tensor``."""
     size = args[1]
     self_t = tangents[0]
     result_t = None
@@ -29,7 +29,7 @@ def jvp__unsafe_view(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__strided_from(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
+    """Compute the tangents of ``_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)``."""
     size = args[1]
     stride = args[2]
     offset = args[3]
@@ -41,7 +41,7 @@ def jvp__strided_from(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_expand(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
+    """Compute the tangents of ``expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)``."""
     size = args[1]
     implicit = args[2]
     self_t = tangents[0]
@@ -52,7 +52,7 @@ def jvp_expand(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_permute(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
+    """Compute the tangents of ``permute(Tensor(a) self, int[] dims) -> Tensor(a)``."""
     dims = args[1]
     self_t = tangents[0]
     result_t = None
@@ -62,7 +62,7 @@ def jvp_permute(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_transpose_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    """Compute the tangents of ``transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)``."""
     dim0 = args[1]
     dim1 = args[2]
     self_t = tangents[0]
@@ -73,7 +73,7 @@ def jvp_transpose_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_t(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """t(Tensor(a) self) -> Tensor(a)"""
+    """Compute the tangents of ``t(Tensor(a) self) -> Tensor(a)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -82,7 +82,7 @@ def jvp_t(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_select_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+    """Compute the tangents of ``select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)``."""
     dim = args[1]
     index = args[2]
     self_t = tangents[0]
@@ -93,7 +93,7 @@ def jvp_select_int(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_slice_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
+    """Compute the tangents of ``slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)``."""
     dim = args[1]
     start = args[2]
     end = args[3]
@@ -106,7 +106,7 @@ def jvp_slice_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__slice_first(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
+    """Compute the tangents of ``_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)``."""
     start = args[1]
     end = args[2]
     step = args[3]
@@ -118,7 +118,7 @@ def jvp__slice_first(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_squeeze(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """squeeze(Tensor(a) self) -> Tensor(a)"""
+    """Compute the tangents of ``squeeze(Tensor(a) self) -> Tensor(a)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -127,7 +127,7 @@ def jvp_squeeze(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_squeeze_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
+    """Compute the tangents of ``squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -137,7 +137,7 @@ def jvp_squeeze_dim(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_squeeze_dims(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
+    """Compute the tangents of ``squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -147,7 +147,7 @@ def jvp_squeeze_dims(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_unsqueeze(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
+    """Compute the tangents of ``unsqueeze(Tensor(a) self, int dim) -> Tensor(a)``."""
     dim = args[1]
     self_t = tangents[0]
     result_t = None
@@ -157,7 +157,7 @@ def jvp_unsqueeze(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_alias(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """alias(Tensor(a) self) -> Tensor(a)"""
+    """Compute the tangents of ``alias(Tensor(a) self) -> Tensor(a)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -166,7 +166,7 @@ def jvp_alias(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_select_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
+    """Compute the tangents of ``select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor``."""
     input_sizes = args[1]
     dim = args[2]
     index = args[3]
@@ -178,7 +178,7 @@ def jvp_select_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_slice_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
+    """Compute the tangents of ``slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor``."""
     input_sizes = args[1]
     dim = args[2]
     start = args[3]
@@ -192,7 +192,7 @@ def jvp_slice_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__as_strided_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Compute the tangents of ``_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
     input_sizes = args[1]
     input_strides = args[2]
     size = args[3]
@@ -206,7 +206,7 @@ def jvp__as_strided_backward(op: Any, args: Any, tangents: Any, result: Any) -> 
 
 
 def jvp__select_first(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
+    """Compute the tangents of ``_select_first(Tensor(a) self, Scalar index) -> Tensor(a)``."""
     index = args[1]
     self_t = tangents[0]
     result_t = None
@@ -216,7 +216,7 @@ def jvp__select_first(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__basic_index(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
+    """Compute the tangents of ``_basic_index(Tensor(a) self, int[] index) -> Tensor(a)``."""
     index = args[1]
     self_t = tangents[0]
     result_t = None
@@ -226,7 +226,7 @@ def jvp__basic_index(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__basic_index_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
+    """Compute the tangents of ``_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor``."""
     input_sizes = args[1]
     index = args[2]
     grad_output_t = tangents[0]
@@ -237,7 +237,7 @@ def jvp__basic_index_backward(op: Any, args: Any, tangents: Any, result: Any) ->
 
 
 def jvp_diagonal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+    """Compute the tangents of ``diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)``."""
     offset = args[1]
     dim1 = args[2]
     dim2 = args[3]
@@ -249,7 +249,7 @@ def jvp_diagonal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_diagonal_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
+    """Compute the tangents of ``diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor``."""
     input_sizes = args[1]
     offset = args[2]
     dim1 = args[3]
@@ -262,7 +262,7 @@ def jvp_diagonal_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_unfold(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
+    """Compute the tangents of ``unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)``."""
     dimension = args[1]
     size = args[2]
     step = args[3]
@@ -274,7 +274,7 @@ def jvp_unfold(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_view_as_real(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """view_as_real(Tensor(a) self) -> Tensor(a)"""
+    """Compute the tangents of ``view_as_real(Tensor(a) self) -> Tensor(a)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -283,7 +283,7 @@ def jvp_view_as_real(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_view_as_complex(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """view_as_complex(Tensor(a) self) -> Tensor(a)"""
+    """Compute the tangents of ``view_as_complex(Tensor(a) self) -> Tensor(a)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:

@@ -15,7 +15,7 @@ from .. import return_types
 
 @overload
 def elu(input: Tensor, alpha: Number = ..., scale: Number = ..., input_scale: Number = ...) -> Tensor:
-    """Each element, or below zero an exponential that falls to -alpha (`torch.nn.functional.elu`)."""
+    """Apply the ELU function: x above zero, alpha * (exp(x) - 1) below (`torch.nn.functional.elu`)."""
 
 @overload
 def elu(
@@ -26,7 +26,7 @@ def elu_(input: Tensor, alpha: Number = ..., scale: Number = ..., input_scale: N
 
 @overload
 def hardswish(input: Tensor) -> Tensor:
-    """A piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.nn.functional.hardswish`)."""
+    """Apply hardswish, a piecewise approximation of silu (`torch.nn.functional.hardswish`)."""
 
 @overload
 def hardswish(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -35,7 +35,7 @@ def hardswish_(input: Tensor) -> Tensor:
 
 @overload
 def hardsigmoid(input: Tensor) -> Tensor:
-    """A piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.nn.functional.hardsigmoid`)."""
+    """Apply hardsigmoid, a piecewise linear approximation of the sigmoid (`torch.nn.functional.hardsigmoid`)."""
 
 @overload
 def hardsigmoid(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -44,19 +44,19 @@ def hardsigmoid_(input: Tensor) -> Tensor:
 
 @overload
 def hardshrink(input: Tensor, lambd: Number = ...) -> Tensor:
-    """Each element, or zero where it is no farther from zero than `lambd` (`torch.nn.functional.hardshrink`)."""
+    """Set elements between -`lambd` and `lambd` to zero and keep the others (`torch.nn.functional.hardshrink`)."""
 
 @overload
 def hardshrink(input: Tensor, lambd: Number = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def softshrink(input: Tensor, lambd: Number = ...) -> Tensor:
-    """Each element moved towards zero by `lambd`, and zero where it is no farther away than that (`torch.nn.functional.softshrink`)."""
+    """Shrink each element toward zero by `lambd`, and set elements within `lambd` of zero to zero (`torch.nn.functional.softshrink`)."""
 
 @overload
 def softshrink(input: Tensor, lambd: Number = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def mish(input: Tensor) -> Tensor:
-    """Each element times the hyperbolic tangent of its softplus (`torch.nn.functional.mish`)."""
+    """Apply the mish function: x * tanh(softplus(x)) (`torch.nn.functional.mish`)."""
 
 @overload
 def mish(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -65,13 +65,13 @@ def mish_(input: Tensor) -> Tensor:
 
 @overload
 def log_sigmoid(input: Tensor) -> Tensor:
-    """The logarithm of the logistic sigmoid, accurate where the sigmoid itself underflows (`torch.nn.functional.logsigmoid`)."""
+    """Compute the logarithm of the sigmoid, accurate even if the sigmoid underflows (`torch.nn.functional.logsigmoid`)."""
 
 @overload
 def log_sigmoid(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def threshold(input: Tensor, threshold: Number, value: Number) -> Tensor:
-    """Each element, or a given value where it is not above the threshold (`torch.nn.functional.threshold`)."""
+    """Replace elements that do not exceed the threshold with a value (`torch.nn.functional.threshold`)."""
 
 @overload
 def threshold(input: Tensor, threshold: Number, value: Number, *, out: Tensor) -> Tensor: ...
@@ -80,7 +80,7 @@ def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
 
 @overload
 def hardtanh(input: Tensor, min_val: Number = ..., max_val: Number = ...) -> Tensor:
-    """Each element, held between two numbers (`torch.nn.functional.hardtanh`)."""
+    """Clamp each element to the range from `min_val` to `max_val` (`torch.nn.functional.hardtanh`)."""
 
 @overload
 def hardtanh(input: Tensor, min_val: Number = ..., max_val: Number = ..., *, out: Tensor) -> Tensor: ...
@@ -88,19 +88,19 @@ def hardtanh_(input: Tensor, min_val: Number = ..., max_val: Number = ...) -> Te
     """In-place version of `tt.hardtanh` (`torch.ops.aten.hardtanh_`)."""
 
 def relu6(input: Tensor) -> Tensor:
-    """Each element, held between 0 and 6 (`torch.nn.functional.relu6`)."""
+    """Clamp each element to the range from 0 to 6 (`torch.nn.functional.relu6`)."""
 
 def relu6_(input: Tensor) -> Tensor:
     """In-place version of `tt.relu6` (`torch.ops.aten.relu6_`)."""
 
 def selu(input: Tensor) -> Tensor:
-    """`elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu`)."""
+    """Apply the SELU function, `elu` with constants that preserve mean 0 and variance 1 (`torch.selu`)."""
 
 def selu_(input: Tensor) -> Tensor:
     """In-place version of `tt.selu` (`torch.selu_`)."""
 
 def celu(input: Tensor, alpha: Number = ...) -> Tensor:
-    """Each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu`)."""
+    """Apply the CELU function, an ELU whose derivative is continuous for every `alpha` (`torch.celu`)."""
 
 def celu_(input: Tensor, alpha: Number = ...) -> Tensor:
     """In-place version of `tt.celu` (`torch.celu_`)."""
@@ -116,13 +116,13 @@ def elu_backward(
 def glu_backward(grad_output: Tensor, input: Tensor, dim: int) -> Tensor: ...
 @overload
 def glu(input: Tensor, dim: int = ...) -> Tensor:
-    """The first half of a dimension, gated by the sigmoid of the second half (`torch.nn.functional.glu`)."""
+    """Apply the gated linear unit: the first half of a dimension times the sigmoid of the second half (`torch.nn.functional.glu`)."""
 
 @overload
 def glu(input: Tensor, dim: int = ..., *, out: Tensor) -> Tensor: ...
 def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor: ...
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`)."""
+    """Multiply negative elements by a learnable weight, one in total or one for each channel (`torch.prelu`)."""
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -135,7 +135,7 @@ def scaled_dot_product_attention(
     scale: float | None = ...,
     enable_gqa: bool = ...,
 ) -> Tensor:
-    """Means of values, weighted by the softmax of scaled products of queries and keys (`torch.nn.functional.scaled_dot_product_attention`)."""
+    """Compute scaled dot-product attention: softmax(query @ key^T * scale) @ value (`torch.nn.functional.scaled_dot_product_attention`)."""
 
 def _fused_sdp_choice(
     query: Tensor,
@@ -211,12 +211,12 @@ def _scaled_dot_product_efficient_attention_backward(
     scale: float | None = ...,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The means and reciprocal standard deviations of a batch's channels, for a norm over several batches (`torch.batch_norm_stats`)."""
+    """Compute each channel's mean and reciprocal standard deviation for synchronized batch norm (`torch.batch_norm_stats`)."""
 
 def batch_norm_update_stats(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
 ) -> tuple[Tensor, Tensor]:
-    """The means and variances of a batch's channels, by which the running ones are moved (`torch.batch_norm_update_stats`)."""
+    """Compute each channel's mean and variance, and update the running statistics (`torch.batch_norm_update_stats`)."""
 
 def batch_norm_gather_stats(
     input: Tensor,
@@ -228,7 +228,7 @@ def batch_norm_gather_stats(
     eps: float,
     count: int,
 ) -> tuple[Tensor, Tensor]:
-    """The statistics of several batches of one size together (`torch.batch_norm_gather_stats`)."""
+    """Combine the statistics of several batches of equal size for synchronized batch norm (`torch.batch_norm_gather_stats`)."""
 
 def batch_norm_gather_stats_with_counts(
     input: Tensor,
@@ -240,12 +240,12 @@ def batch_norm_gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The statistics of several batches of any sizes together (`torch.batch_norm_gather_stats_with_counts`)."""
+    """Combine the statistics of several batches of any sizes for synchronized batch norm (`torch.batch_norm_gather_stats_with_counts`)."""
 
 def batch_norm_elemt(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
-    """A batch normalized by statistics that are given (`torch.batch_norm_elemt`)."""
+    """Normalize a batch with given statistics (`torch.batch_norm_elemt`)."""
 
 def batch_norm_backward_reduce(
     grad_out: Tensor,
@@ -257,7 +257,7 @@ def batch_norm_backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sums over a batch that the gradient of a norm over several batches needs (`torch.batch_norm_backward_reduce`)."""
+    """Compute the sums over a batch that the gradient of synchronized batch norm needs (`torch.batch_norm_backward_reduce`)."""
 
 def batch_norm_backward_elemt(
     grad_out: Tensor,
@@ -269,7 +269,7 @@ def batch_norm_backward_elemt(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """The gradient of a batch that was normalized together with others (`torch.batch_norm_backward_elemt`)."""
+    """Compute the gradient of the input of synchronized batch norm (`torch.batch_norm_backward_elemt`)."""
 
 def isclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
@@ -310,25 +310,25 @@ def tensordot(
 ) -> Tensor: ...
 @overload
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of products over the last dimensions of two tensors (`torch.inner`)."""
+    """Compute the inner product over the last dimensions of two tensors (`torch.inner`)."""
 
 @overload
 def inner(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Kronecker product, which puts a multiple of the second tensor in place of each element of the first (`torch.kron`)."""
+    """Compute the Kronecker product of two tensors (`torch.kron`)."""
 
 @overload
 def kron(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def trace(input: Tensor) -> Tensor:
-    """Sum of the diagonal of a matrix (`torch.trace`)."""
+    """Sum the diagonal of a matrix (`torch.trace`)."""
 
 @overload
 def trace(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-    """The outer product of two vectors, added to a matrix, each with a factor (`torch.addr`)."""
+    """Add the scaled outer product of two vectors to a scaled matrix (`torch.addr`)."""
 
 @overload
 def addr(
@@ -339,13 +339,13 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alph
 
 @overload
 def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = ...) -> Tensor:
-    """Inner products of the vectors along one dimension, with the first ones conjugated (`torch.linalg.vecdot`)."""
+    """Compute the inner products of vectors along a dimension, with the first vector conjugated (`torch.linalg.vecdot`)."""
 
 @overload
 def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = ..., out: Tensor) -> Tensor: ...
 @overload
 def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """Product of two or more matrices, in the order of multiplications that costs least (`torch.linalg.multi_dot`)."""
+    """Multiply two or more matrices in the order with the fewest operations (`torch.linalg.multi_dot`)."""
 
 @overload
 def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
@@ -355,23 +355,23 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor: ...
 def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = ...) -> Tensor:
-    """Cross products of the vectors of three elements along one dimension (`torch.linalg.cross`)."""
+    """Compute cross products of 3-element vectors along a dimension (`torch.linalg.cross`)."""
 
 @overload
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = ..., out: Tensor) -> Tensor: ...
 @overload
 def cross(input: Tensor, other: Tensor, dim: int | None = ...) -> Tensor:
-    """Cross products of the vectors of three elements along one dimension, by default the first of size 3 (`torch.cross`)."""
+    """Compute cross products of 3-element vectors along a dimension, by default the first of size 3 (`torch.cross`)."""
 
 @overload
 def cross(input: Tensor, other: Tensor, dim: int | None = ..., *, out: Tensor) -> Tensor: ...
 def cov(
     input: Tensor, *, correction: int = ..., fweights: Tensor | None = ..., aweights: Tensor | None = ...
 ) -> Tensor:
-    """Covariance matrix of variables, of which each row holds the observations (`torch.cov`)."""
+    """Estimate the covariance matrix of variables, whose observations are the rows of a matrix (`torch.cov`)."""
 
 def corrcoef(input: Tensor) -> Tensor:
-    """Pearson's correlation coefficients of variables, of which each row holds the observations (`torch.corrcoef`)."""
+    """Compute the matrix of Pearson correlation coefficients of variables, given as the rows of a matrix (`torch.corrcoef`)."""
 
 @overload
 def conv1d(
@@ -383,7 +383,7 @@ def conv1d(
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
 ) -> Tensor:
-    """The convolution of signals with filters (a cross-correlation: filters are not flipped) (`torch.conv1d`)."""
+    """Convolve signals with filters (a cross-correlation: filters are not flipped) (`torch.conv1d`)."""
 
 @overload
 def conv1d(
@@ -405,7 +405,7 @@ def conv2d(
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
 ) -> Tensor:
-    """The convolution of images with filters (a cross-correlation: filters are not flipped) (`torch.conv2d`)."""
+    """Convolve images with filters (a cross-correlation: filters are not flipped) (`torch.conv2d`)."""
 
 @overload
 def conv2d(
@@ -427,7 +427,7 @@ def conv3d(
     dilation: int | Sequence[int] = ...,
     groups: int = ...,
 ) -> Tensor:
-    """The convolution of volumes with filters (a cross-correlation: filters are not flipped) (`torch.conv3d`)."""
+    """Convolve volumes with filters (a cross-correlation: filters are not flipped) (`torch.conv3d`)."""
 
 @overload
 def conv3d(
@@ -449,7 +449,7 @@ def conv_transpose1d(
     groups: int = ...,
     dilation: int | Sequence[int] = ...,
 ) -> Tensor:
-    """The transpose of a convolution of signals: each element adds its multiple of the filter to the result (`torch.conv_transpose1d`)."""
+    """Apply a transposed convolution to signals (`torch.conv_transpose1d`)."""
 
 def conv_transpose2d(
     input: Tensor,
@@ -461,7 +461,7 @@ def conv_transpose2d(
     groups: int = ...,
     dilation: int | Sequence[int] = ...,
 ) -> Tensor:
-    """The transpose of a convolution of images: each element adds its multiple of the filter to the result (`torch.conv_transpose2d`)."""
+    """Apply a transposed convolution to images (`torch.conv_transpose2d`)."""
 
 def conv_transpose3d(
     input: Tensor,
@@ -473,7 +473,7 @@ def conv_transpose3d(
     groups: int = ...,
     dilation: int | Sequence[int] = ...,
 ) -> Tensor:
-    """The transpose of a convolution of volumes: each element adds its multiple of the filter to the result (`torch.conv_transpose3d`)."""
+    """Apply a transposed convolution to volumes (`torch.conv_transpose3d`)."""
 
 def convolution(
     input: Tensor,
@@ -486,7 +486,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """The convolution of signals, images or volumes, or its transpose, with every option given (`torch.convolution`)."""
+    """Convolve signals, images or volumes, plain or transposed, with every option given (`torch.convolution`)."""
 
 @overload
 def _convolution(
@@ -557,7 +557,7 @@ def _convolution_double_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = ...) -> Tensor:
-    """The convolution of sequences whose time stands first, the channels last (`torch.conv_tbc`)."""
+    """Convolve sequences in the layout (time, batch, channels) (`torch.conv_tbc`)."""
 
 def convolution_backward_input(
     grad_output: Tensor,
@@ -568,7 +568,7 @@ def convolution_backward_input(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """The gradient of a convolution with respect to its input (`torch.ops.aten.convolution_backward`)."""
+    """Compute the gradient of a convolution with respect to its input (`torch.ops.aten.convolution_backward`)."""
 
 def convolution_backward_weight(
     grad_output: Tensor,
@@ -579,7 +579,7 @@ def convolution_backward_weight(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """The gradient of a convolution with respect to its filters (`torch.ops.aten.convolution_backward`)."""
+    """Compute the gradient of a convolution with respect to its filters (`torch.ops.aten.convolution_backward`)."""
 
 def _convolution_backward_both(
     grad_output: Tensor,
@@ -592,7 +592,7 @@ def _convolution_backward_both(
 ) -> return_types._convolution_backward_both: ...
 def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = ...) -> Tensor: ...
 def clone(input: Tensor, *, memory_format: memory_format | None = ...) -> Tensor:
-    """A copy of a tensor in memory of its own (`torch.clone`)."""
+    """Copy a tensor into new memory (`torch.clone`)."""
 
 def _to_copy(
     input: Tensor,
@@ -681,7 +681,7 @@ def ctc_loss(
     reduction: int = ...,
     zero_infinity: bool = ...,
 ) -> Tensor:
-    """The negative log likelihood of label sequences under frame-wise log-probabilities (CTC) (`torch.nn.functional.ctc_loss`)."""
+    """Compute the connectionist temporal classification (CTC) loss of label sequences (`torch.nn.functional.ctc_loss`)."""
 
 @overload
 def ctc_loss(
@@ -705,7 +705,7 @@ def _cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor, *, out: Tensor
 ) -> Tensor: ...
 def pdist(input: Tensor, p: float = ...) -> Tensor:
-    """Distances between all pairs of rows of a matrix (`torch.nn.functional.pdist`)."""
+    """Compute the distances between all pairs of rows of a matrix (`torch.nn.functional.pdist`)."""
 
 @overload
 def _pdist_forward(input: Tensor, p: float = ...) -> Tensor: ...
@@ -740,7 +740,7 @@ def _trilinear(
     out: Tensor,
 ) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor:
-    """Bilinear map of two vectors, with a matrix of weights for each output and an optional bias (`torch.nn.functional.bilinear`)."""
+    """Apply a bilinear map to two vectors, with an optional bias (`torch.nn.functional.bilinear`)."""
 
 @overload
 def embedding_bag(
@@ -753,7 +753,7 @@ def embedding_bag(
     per_sample_weights: Tensor | None = ...,
     include_last_offset: bool = ...,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows of a table, looked up by bags of indices and reduced to one row for each bag (`torch.embedding_bag`)."""
+    """Look up bags of rows in an embedding table and reduce each bag to one row (`torch.embedding_bag`)."""
 
 @overload
 def embedding_bag(
@@ -865,7 +865,7 @@ def empty(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor whose elements are not initialized (`torch.empty`)."""
+    """Create a tensor without initializing its elements (`torch.empty`)."""
 
 @overload
 def empty(
@@ -897,7 +897,7 @@ def empty_strided(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor with given sizes and strides whose elements are not initialized (`torch.empty_strided`)."""
+    """Create a tensor with given sizes and strides without initializing its elements (`torch.empty_strided`)."""
 
 @overload
 def full(
@@ -910,7 +910,7 @@ def full(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor that holds one value everywhere (`torch.full`)."""
+    """Create a tensor filled with one value (`torch.full`)."""
 
 @overload
 def full(
@@ -936,7 +936,7 @@ def zeros(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor of zeros (`torch.zeros`)."""
+    """Create a tensor of zeros (`torch.zeros`)."""
 
 @overload
 def zeros(
@@ -963,7 +963,7 @@ def ones(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor of ones (`torch.ones`)."""
+    """Create a tensor of ones (`torch.ones`)."""
 
 @overload
 def ones(
@@ -990,7 +990,7 @@ def empty_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor of another one's shape, dtype and device whose elements are not initialized (`torch.empty_like`)."""
+    """Create an uninitialized tensor with another tensor's shape, dtype and device (`torch.empty_like`)."""
 
 def zeros_like(
     input: Tensor,
@@ -1002,7 +1002,7 @@ def zeros_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Zeros in another tensor's shape, dtype and device (`torch.zeros_like`)."""
+    """Create a tensor of zeros with another tensor's shape, dtype and device (`torch.zeros_like`)."""
 
 def ones_like(
     input: Tensor,
@@ -1014,7 +1014,7 @@ def ones_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Ones in another tensor's shape, dtype and device (`torch.ones_like`)."""
+    """Create a tensor of ones with another tensor's shape, dtype and device (`torch.ones_like`)."""
 
 def full_like(
     input: Tensor,
@@ -1027,7 +1027,7 @@ def full_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """One value everywhere, in another tensor's shape, dtype and device (`torch.full_like`)."""
+    """Create a tensor filled with one value, with another tensor's shape, dtype and device (`torch.full_like`)."""
 
 @overload
 def fill_(input: Tensor, value: Number) -> Tensor:
@@ -1037,12 +1037,12 @@ def fill_(input: Tensor, value: Number) -> Tensor:
 def fill_(input: Tensor, value: Tensor) -> Tensor: ...
 @overload
 def fill(input: Tensor, value: Number) -> Tensor:
-    """A tensor of the same shape and dtype that holds one value everywhere (`torch.fill`)."""
+    """Return a tensor of the same shape and dtype filled with one value (`torch.fill`)."""
 
 @overload
 def fill(input: Tensor, value: Tensor) -> Tensor: ...
 def zero_(input: Tensor) -> Tensor:
-    """Every element set to 0, in place (`torch.zero_`)."""
+    """Set every element to 0, in place (`torch.zero_`)."""
 
 def scalar_tensor(
     s: Number,
@@ -1053,7 +1053,7 @@ def scalar_tensor(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor without dimensions that holds one number (`torch.scalar_tensor`)."""
+    """Create a zero-dimensional tensor that holds a number (`torch.scalar_tensor`)."""
 
 @overload
 def arange(
@@ -1065,7 +1065,7 @@ def arange(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """The numbers from a start up to an end, which is left out, at equal distances (`torch.arange`)."""
+    """Create a tensor of evenly spaced values from `start` up to, but not including, `end` (`torch.arange`)."""
 
 @overload
 def arange(
@@ -1107,7 +1107,7 @@ def range(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """The numbers from a start to an end, which is included, at equal distances (`torch.range`)."""
+    """Create a tensor of evenly spaced values from `start` to `end` inclusive (`torch.range`)."""
 
 @overload
 def range(
@@ -1140,7 +1140,7 @@ def linspace(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A given number of values at equal distances from a start to an end, both included (`torch.linspace`)."""
+    """Create a tensor of `steps` evenly spaced values from `start` to `end` inclusive (`torch.linspace`)."""
 
 @overload
 def linspace(
@@ -1197,7 +1197,7 @@ def eye(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A matrix with ones on the main diagonal and zeros elsewhere (`torch.eye`)."""
+    """Create a matrix with ones on the main diagonal and zeros elsewhere (`torch.eye`)."""
 
 @overload
 def eye(
@@ -1281,7 +1281,7 @@ def logspace(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Powers of a base whose exponents lie at equal distances (`torch.logspace`)."""
+    """Create a tensor of powers of a base with evenly spaced exponents (`torch.logspace`)."""
 
 @overload
 def logspace(
@@ -1348,13 +1348,13 @@ def empty_permuted(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A tensor without gaps, its dimensions in a given order in memory, whose elements are not initialized (`torch.empty_permuted`)."""
+    """Create an uninitialized dense tensor whose dimensions have a given order in memory (`torch.empty_permuted`)."""
 
 @overload
 def linalg_lu_factor_ex(
     A: Tensor, *, pivot: bool = ..., check_errors: bool = ...
 ) -> return_types.linalg_lu_factor_ex:
-    """LU factorisation in compact form, with a code instead of an error for singular matrices (`torch.linalg.lu_factor_ex`)."""
+    """Compute the compact LU factorization, with an error code instead of an exception for singular matrices (`torch.linalg.lu_factor_ex`)."""
 
 @overload
 def linalg_lu_factor_ex(
@@ -1365,7 +1365,7 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor: .
 def linalg_cholesky_ex(
     input: Tensor, *, upper: bool = ..., check_errors: bool = ...
 ) -> return_types.linalg_cholesky_ex:
-    """Cholesky factorisation, with a code instead of an error for matrices that are not positive definite (`torch.linalg.cholesky_ex`)."""
+    """Compute the Cholesky factorization, with an error code if a matrix is not positive definite (`torch.linalg.cholesky_ex`)."""
 
 @overload
 def linalg_cholesky_ex(
@@ -1375,7 +1375,7 @@ def linalg_cholesky_ex(
 def linalg_solve_triangular(
     input: Tensor, B: Tensor, *, upper: bool, left: bool = ..., unitriangular: bool = ...
 ) -> Tensor:
-    """Solution of linear equations with triangular matrices (`torch.linalg.solve_triangular`)."""
+    """Solve linear equations with triangular matrices (`torch.linalg.solve_triangular`)."""
 
 @overload
 def linalg_solve_triangular(
@@ -1383,19 +1383,19 @@ def linalg_solve_triangular(
 ) -> Tensor: ...
 @overload
 def geqrf(input: Tensor) -> return_types.geqrf:
-    """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`)."""
+    """Compute the QR factorization as Householder reflectors, in LAPACK's compact form (`torch.geqrf`)."""
 
 @overload
 def geqrf(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
-    """First columns of a product of Householder reflectors (`torch.linalg.householder_product`)."""
+    """Compute the first columns of a product of Householder reflectors (`torch.linalg.householder_product`)."""
 
 @overload
 def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ...) -> Tensor:
-    """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`)."""
+    """Multiply a matrix by the orthogonal matrix Q of Householder reflectors (`torch.ormqr`)."""
 
 @overload
 def ormqr(
@@ -1409,7 +1409,7 @@ def _linalg_eigh(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_eig(input: Tensor) -> return_types.linalg_eig:
-    """Eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`)."""
+    """Compute the eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`)."""
 
 @overload
 def linalg_eig(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
@@ -1432,7 +1432,7 @@ def _least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> return_ty
 def linalg_ldl_factor_ex(
     input: Tensor, *, hermitian: bool = ..., check_errors: bool = ...
 ) -> return_types.linalg_ldl_factor_ex:
-    """LDL factorisation in LAPACK's compact form, with a code instead of an error for singular matrices (`torch.linalg.ldl_factor_ex`)."""
+    """Compute the compact LDL factorization, with an error code instead of an exception for singular matrices (`torch.linalg.ldl_factor_ex`)."""
 
 @overload
 def linalg_ldl_factor_ex(
@@ -1440,7 +1440,7 @@ def linalg_ldl_factor_ex(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = ...) -> Tensor:
-    """Solution of the equations A X = B from the LDL factorisation of A (`torch.linalg.ldl_solve`)."""
+    """Solve A X = B, given the LDL factorization of A (`torch.linalg.ldl_solve`)."""
 
 @overload
 def linalg_ldl_solve(
@@ -1448,7 +1448,7 @@ def linalg_ldl_solve(
 ) -> Tensor: ...
 @overload
 def linalg_ldl_factor(input: Tensor, *, hermitian: bool = ...) -> return_types.linalg_ldl_factor:
-    """LDL factorisation of symmetric or Hermitian matrices, in LAPACK's compact form (`torch.linalg.ldl_factor`)."""
+    """Compute the LDL factorization of symmetric or Hermitian matrices in LAPACK's compact form (`torch.linalg.ldl_factor`)."""
 
 @overload
 def linalg_ldl_factor(
@@ -1456,7 +1456,7 @@ def linalg_ldl_factor(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_lu_factor(A: Tensor, *, pivot: bool = ...) -> return_types.linalg_lu_factor:
-    """LU factorisation in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`)."""
+    """Compute the LU factorization in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`)."""
 
 @overload
 def linalg_lu_factor(
@@ -1469,7 +1469,7 @@ def _lu_with_info(
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = ..., unpack_pivots: bool = ...
 ) -> return_types.lu_unpack:
-    """The matrices P, L and U of a compact LU factorisation (`torch.lu_unpack`)."""
+    """Unpack a compact LU factorization into the matrices P, L and U (`torch.lu_unpack`)."""
 
 @overload
 def lu_unpack(
@@ -1482,7 +1482,7 @@ def lu_unpack(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def linalg_lu(A: Tensor, *, pivot: bool = ...) -> return_types.linalg_lu:
-    """LU factorisation with partial pivoting, as three matrices (`torch.linalg.lu`)."""
+    """Compute the LU factorization with partial pivoting as three matrices (`torch.linalg.lu`)."""
 
 @overload
 def linalg_lu(
@@ -1492,7 +1492,7 @@ def linalg_lu(
 def linalg_lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = ..., adjoint: bool = ...
 ) -> Tensor:
-    """Solution of linear equations from the compact LU factorisation of their matrix (`torch.linalg.lu_solve`)."""
+    """Solve linear equations, given the compact LU factorization of their matrix (`torch.linalg.lu_solve`)."""
 
 @overload
 def linalg_lu_solve(
@@ -1500,13 +1500,13 @@ def linalg_lu_solve(
 ) -> Tensor: ...
 @overload
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    """Solution of the equations A X = B from the compact LU factorisation of A (`torch.lu_solve`)."""
+    """Solve A X = B, given the compact LU factorization of A (`torch.lu_solve`)."""
 
 @overload
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_inv_ex(A: Tensor, *, check_errors: bool = ...) -> return_types.linalg_inv_ex:
-    """Inverses of square matrices, with a code instead of an error for singular ones (`torch.linalg.inv_ex`)."""
+    """Invert square matrices, with an error code instead of an exception for singular matrices (`torch.linalg.inv_ex`)."""
 
 @overload
 def linalg_inv_ex(
@@ -1514,13 +1514,13 @@ def linalg_inv_ex(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_inv(A: Tensor) -> Tensor:
-    """Inverses of square matrices (`torch.linalg.inv`)."""
+    """Invert square matrices (`torch.linalg.inv`)."""
 
 @overload
 def linalg_inv(A: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def inverse(input: Tensor) -> Tensor:
-    """Inverses of square matrices (`torch.inverse`)."""
+    """Invert square matrices (`torch.inverse`)."""
 
 @overload
 def inverse(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -1541,7 +1541,7 @@ def _linalg_solve_ex(
 def linalg_solve_ex(
     A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
 ) -> return_types.linalg_solve_ex:
-    """Solution of square linear equations, with a code instead of an error for singular matrices (`torch.linalg.solve_ex`)."""
+    """Solve square linear equations, with an error code instead of an exception for singular matrices (`torch.linalg.solve_ex`)."""
 
 @overload
 def linalg_solve_ex(
@@ -1549,7 +1549,7 @@ def linalg_solve_ex(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ...) -> Tensor:
-    """Solution of square linear equations (`torch.linalg.solve`)."""
+    """Solve square linear equations (`torch.linalg.solve`)."""
 
 @overload
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ..., out: Tensor) -> Tensor: ...
@@ -1557,7 +1557,7 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ..., out: Tensor) -> Tens
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
 ) -> return_types.triangular_solve:
-    """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`)."""
+    """Solve A X = B with triangular matrices A (`torch.triangular_solve`)."""
 
 @overload
 def triangular_solve(
@@ -1571,67 +1571,67 @@ def triangular_solve(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_cholesky(input: Tensor, *, upper: bool = ...) -> Tensor:
-    """Cholesky factorisation of Hermitian positive definite matrices (`torch.linalg.cholesky`)."""
+    """Compute the Cholesky factorization of Hermitian positive definite matrices (`torch.linalg.cholesky`)."""
 
 @overload
 def linalg_cholesky(input: Tensor, *, upper: bool = ..., out: Tensor) -> Tensor: ...
 @overload
 def cholesky(input: Tensor, upper: bool = ...) -> Tensor:
-    """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`)."""
+    """Compute the Cholesky factorization of Hermitian positive definite matrices (`torch.cholesky`)."""
 
 @overload
 def cholesky(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = ...) -> Tensor:
-    """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`)."""
+    """Solve A X = B, given the Cholesky factor of A (`torch.cholesky_solve`)."""
 
 @overload
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def cholesky_inverse(input: Tensor, upper: bool = ...) -> Tensor:
-    """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`)."""
+    """Invert Hermitian positive definite matrices, given their Cholesky factors (`torch.cholesky_inverse`)."""
 
 @overload
 def cholesky_inverse(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_qr(A: Tensor, mode: str = ...) -> return_types.linalg_qr:
-    """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`)."""
+    """Compute the QR factorization into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`)."""
 
 @overload
 def linalg_qr(A: Tensor, mode: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
 def qr(input: Tensor, some: bool = ...) -> return_types.qr:
-    """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`)."""
+    """Compute the QR factorization into orthonormal columns and an upper triangular matrix (`torch.qr`)."""
 
 @overload
 def qr(input: Tensor, some: bool = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
-    """First columns of a product of Householder reflectors (`torch.orgqr`)."""
+    """Compute the first columns of a product of Householder reflectors (`torch.orgqr`)."""
 
 @overload
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_eigh(input: Tensor, UPLO: str = ...) -> return_types.linalg_eigh:
-    """Eigenvalues and eigenvectors of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigh`)."""
+    """Compute the eigenvalues and eigenvectors of Hermitian (for real dtypes, symmetric) matrices (`torch.linalg.eigh`)."""
 
 @overload
 def linalg_eigh(input: Tensor, UPLO: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
 def linalg_eigvalsh(input: Tensor, UPLO: str = ...) -> Tensor:
-    """Eigenvalues of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigvalsh`)."""
+    """Compute the eigenvalues of Hermitian (for real dtypes, symmetric) matrices (`torch.linalg.eigvalsh`)."""
 
 @overload
 def linalg_eigvalsh(input: Tensor, UPLO: str = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_eigvals(input: Tensor) -> Tensor:
-    """Eigenvalues of square matrices (`torch.linalg.eigvals`)."""
+    """Compute the eigenvalues of square matrices (`torch.linalg.eigvals`)."""
 
 @overload
 def linalg_eigvals(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_svd(A: Tensor, full_matrices: bool = ..., *, driver: str | None = ...) -> return_types.linalg_svd:
-    """Singular value decomposition (`torch.linalg.svd`)."""
+    """Compute the singular value decomposition (`torch.linalg.svd`)."""
 
 @overload
 def linalg_svd(
@@ -1639,13 +1639,13 @@ def linalg_svd(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def linalg_svdvals(A: Tensor, *, driver: str | None = ...) -> Tensor:
-    """Singular values of matrices, in descending order (`torch.linalg.svdvals`)."""
+    """Compute the singular values of matrices in descending order (`torch.linalg.svdvals`)."""
 
 @overload
 def linalg_svdvals(A: Tensor, *, driver: str | None = ..., out: Tensor) -> Tensor: ...
 @overload
 def svd(input: Tensor, some: bool = ..., compute_uv: bool = ...) -> return_types.svd:
-    """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`)."""
+    """Compute the singular value decomposition, returning V instead of its conjugate transpose (`torch.svd`)."""
 
 @overload
 def svd(
@@ -1655,7 +1655,7 @@ def svd(
 def linalg_lstsq(
     input: Tensor, b: Tensor, rcond: float | None = ..., *, driver: str | None = ...
 ) -> return_types.linalg_lstsq:
-    """Solution of linear least-squares problems (`torch.linalg.lstsq`)."""
+    """Solve linear least-squares problems (`torch.linalg.lstsq`)."""
 
 @overload
 def linalg_lstsq(
@@ -1687,7 +1687,7 @@ def _fft_c2c(
 ) -> Tensor: ...
 @overload
 def fft_fft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor:
-    """Discrete Fourier transform along one dimension (`torch.fft.fft`)."""
+    """Compute the discrete Fourier transform along a dimension (`torch.fft.fft`)."""
 
 @overload
 def fft_fft(
@@ -1695,7 +1695,7 @@ def fft_fft(
 ) -> Tensor: ...
 @overload
 def fft_ifft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor:
-    """Inverse discrete Fourier transform along one dimension (`torch.fft.ifft`)."""
+    """Compute the inverse discrete Fourier transform along a dimension (`torch.fft.ifft`)."""
 
 @overload
 def fft_ifft(
@@ -1703,7 +1703,7 @@ def fft_ifft(
 ) -> Tensor: ...
 @overload
 def fft_rfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor:
-    """Discrete Fourier transform of a real signal along one dimension, the frequencies from 0 upwards (`torch.fft.rfft`)."""
+    """Compute the discrete Fourier transform of a real signal along a dimension, nonnegative frequencies only (`torch.fft.rfft`)."""
 
 @overload
 def fft_rfft(
@@ -1711,7 +1711,7 @@ def fft_rfft(
 ) -> Tensor: ...
 @overload
 def fft_irfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor:
-    """Inverse of `tt.fft.rfft`: a real signal from the frequencies from 0 upwards (`torch.fft.irfft`)."""
+    """Compute the inverse of `tt.fft.rfft`, a real signal from its nonnegative frequencies (`torch.fft.irfft`)."""
 
 @overload
 def fft_irfft(
@@ -1719,7 +1719,7 @@ def fft_irfft(
 ) -> Tensor: ...
 @overload
 def fft_hfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor:
-    """Discrete Fourier transform of a Hermitian signal, of which the first half is given; the result is real (`torch.fft.hfft`)."""
+    """Compute the real discrete Fourier transform of a Hermitian signal, given its first half (`torch.fft.hfft`)."""
 
 @overload
 def fft_hfft(
@@ -1727,7 +1727,7 @@ def fft_hfft(
 ) -> Tensor: ...
 @overload
 def fft_ihfft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ...) -> Tensor:
-    """Inverse of `tt.fft.hfft`: the first half of a Hermitian signal from its real transform (`torch.fft.ihfft`)."""
+    """Compute the inverse of `tt.fft.hfft`, the first half of a Hermitian signal (`torch.fft.ihfft`)."""
 
 @overload
 def fft_ihfft(
@@ -1737,7 +1737,7 @@ def fft_ihfft(
 def fft_fft2(
     input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
 ) -> Tensor:
-    """Discrete Fourier transform over two dimensions (`torch.fft.fft2`)."""
+    """Compute the discrete Fourier transform over two dimensions (`torch.fft.fft2`)."""
 
 @overload
 def fft_fft2(
@@ -1752,7 +1752,7 @@ def fft_fft2(
 def fft_ifft2(
     input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
 ) -> Tensor:
-    """Inverse discrete Fourier transform over two dimensions (`torch.fft.ifft2`)."""
+    """Compute the inverse discrete Fourier transform over two dimensions (`torch.fft.ifft2`)."""
 
 @overload
 def fft_ifft2(
@@ -1767,7 +1767,7 @@ def fft_ifft2(
 def fft_rfft2(
     input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
 ) -> Tensor:
-    """Discrete Fourier transform of a real signal over two dimensions, half of the last one (`torch.fft.rfft2`)."""
+    """Compute the two-dimensional discrete Fourier transform of a real signal, half of the last dimension (`torch.fft.rfft2`)."""
 
 @overload
 def fft_rfft2(
@@ -1782,7 +1782,7 @@ def fft_rfft2(
 def fft_irfft2(
     input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
 ) -> Tensor:
-    """Inverse of `tt.fft.rfft2`: a real signal from half of its spectrum (`torch.fft.irfft2`)."""
+    """Compute the inverse of `tt.fft.rfft2`, a real signal from half of its spectrum (`torch.fft.irfft2`)."""
 
 @overload
 def fft_irfft2(
@@ -1797,7 +1797,7 @@ def fft_irfft2(
 def fft_hfft2(
     input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
 ) -> Tensor:
-    """Discrete Fourier transform of a Hermitian signal over two dimensions; the result is real (`torch.fft.hfft2`)."""
+    """Compute the real two-dimensional discrete Fourier transform of a Hermitian signal (`torch.fft.hfft2`)."""
 
 @overload
 def fft_hfft2(
@@ -1812,7 +1812,7 @@ def fft_hfft2(
 def fft_ihfft2(
     input: Tensor, s: int | Sequence[int] | None = ..., dim: int | Sequence[int] = ..., norm: str | None = ...
 ) -> Tensor:
-    """Inverse of `tt.fft.hfft2`: half of a Hermitian signal from its real transform (`torch.fft.ihfft2`)."""
+    """Compute the inverse of `tt.fft.hfft2`, half of a Hermitian signal from its real transform (`torch.fft.ihfft2`)."""
 
 @overload
 def fft_ihfft2(
@@ -1830,7 +1830,7 @@ def fft_fftn(
     dim: int | Sequence[int] | None = ...,
     norm: str | None = ...,
 ) -> Tensor:
-    """Discrete Fourier transform over several dimensions (`torch.fft.fftn`)."""
+    """Compute the discrete Fourier transform over several dimensions (`torch.fft.fftn`)."""
 
 @overload
 def fft_fftn(
@@ -1848,7 +1848,7 @@ def fft_ifftn(
     dim: int | Sequence[int] | None = ...,
     norm: str | None = ...,
 ) -> Tensor:
-    """Inverse discrete Fourier transform over several dimensions (`torch.fft.ifftn`)."""
+    """Compute the inverse discrete Fourier transform over several dimensions (`torch.fft.ifftn`)."""
 
 @overload
 def fft_ifftn(
@@ -1866,7 +1866,7 @@ def fft_rfftn(
     dim: int | Sequence[int] | None = ...,
     norm: str | None = ...,
 ) -> Tensor:
-    """Discrete Fourier transform of a real signal over several dimensions, half of the last one (`torch.fft.rfftn`)."""
+    """Compute the discrete Fourier transform of a real signal over several dimensions, half of the last one (`torch.fft.rfftn`)."""
 
 @overload
 def fft_rfftn(
@@ -1884,7 +1884,7 @@ def fft_irfftn(
     dim: int | Sequence[int] | None = ...,
     norm: str | None = ...,
 ) -> Tensor:
-    """Inverse of `tt.fft.rfftn`: a real signal from half of its spectrum (`torch.fft.irfftn`)."""
+    """Compute the inverse of `tt.fft.rfftn`, a real signal from half of its spectrum (`torch.fft.irfftn`)."""
 
 @overload
 def fft_irfftn(
@@ -1902,7 +1902,7 @@ def fft_hfftn(
     dim: int | Sequence[int] | None = ...,
     norm: str | None = ...,
 ) -> Tensor:
-    """Discrete Fourier transform of a Hermitian signal over several dimensions; the result is real (`torch.fft.hfftn`)."""
+    """Compute the real discrete Fourier transform of a Hermitian signal over several dimensions (`torch.fft.hfftn`)."""
 
 @overload
 def fft_hfftn(
@@ -1920,7 +1920,7 @@ def fft_ihfftn(
     dim: int | Sequence[int] | None = ...,
     norm: str | None = ...,
 ) -> Tensor:
-    """Inverse of `tt.fft.hfftn`: half of a Hermitian signal from its real transform (`torch.fft.ihfftn`)."""
+    """Compute the inverse of `tt.fft.hfftn`, half of a Hermitian signal from its real transform (`torch.fft.ihfftn`)."""
 
 @overload
 def fft_ihfftn(
@@ -1932,10 +1932,10 @@ def fft_ihfftn(
     out: Tensor,
 ) -> Tensor: ...
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tensor:
-    """Frequencies reordered so that frequency 0 stands in the middle (`torch.fft.fftshift`)."""
+    """Reorder frequencies so that frequency 0 is in the middle (`torch.fft.fftshift`)."""
 
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tensor:
-    """Inverse of `tt.fft.fftshift`, frequency 0 from the middle to the front (`torch.fft.ifftshift`)."""
+    """Invert `tt.fft.fftshift`, moving frequency 0 from the middle to the front (`torch.fft.ifftshift`)."""
 
 @overload
 def fft_fftfreq(
@@ -1948,7 +1948,7 @@ def fft_fftfreq(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Frequencies of the elements of `tt.fft.fft`, in cycles per unit of the sample distance (`torch.fft.fftfreq`)."""
+    """Compute the frequencies of the elements of `tt.fft.fft`, in cycles per unit of sample spacing (`torch.fft.fftfreq`)."""
 
 @overload
 def fft_fftfreq(n: int, d: float = ..., *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
@@ -1963,7 +1963,7 @@ def fft_rfftfreq(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Frequencies of the elements of `tt.fft.rfft`, in cycles per unit of the sample distance (`torch.fft.rfftfreq`)."""
+    """Compute the frequencies of the elements of `tt.fft.rfft`, in cycles per unit of sample spacing (`torch.fft.rfftfreq`)."""
 
 @overload
 def fft_rfftfreq(n: int, d: float = ..., *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
@@ -1980,7 +1980,7 @@ def stft(
     return_complex: bool | None = ...,
     align_to_window: bool | None = ...,
 ) -> Tensor:
-    """Short-time Fourier transform, the spectra of overlapping sections of a signal (`torch.stft`)."""
+    """Compute the short-time Fourier transform, the spectra of overlapping frames of a signal (`torch.stft`)."""
 
 def istft(
     input: Tensor,
@@ -1994,7 +1994,7 @@ def istft(
     length: int | None = ...,
     return_complex: bool = ...,
 ) -> Tensor:
-    """Inverse of `tt.stft`, a signal from the spectra of its sections (`torch.istft`)."""
+    """Compute the inverse of `tt.stft`, a signal from the spectra of its frames (`torch.istft`)."""
 
 @overload
 def hann_window(
@@ -2006,7 +2006,7 @@ def hann_window(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Hann window, a raised cosine (`torch.hann_window`)."""
+    """Create a Hann window, a raised cosine (`torch.hann_window`)."""
 
 @overload
 def hann_window(
@@ -2029,7 +2029,7 @@ def bartlett_window(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Bartlett window, a triangle (`torch.bartlett_window`)."""
+    """Create a Bartlett window, a triangle (`torch.bartlett_window`)."""
 
 @overload
 def bartlett_window(
@@ -2052,7 +2052,7 @@ def blackman_window(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Blackman window, a sum of three cosines (`torch.blackman_window`)."""
+    """Create a Blackman window, a sum of three cosines (`torch.blackman_window`)."""
 
 @overload
 def blackman_window(
@@ -2075,7 +2075,7 @@ def hamming_window(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Hamming window, a raised cosine that does not reach 0 (`torch.hamming_window`)."""
+    """Create a Hamming window, a raised cosine that does not reach 0 (`torch.hamming_window`)."""
 
 @overload
 def hamming_window(
@@ -2123,7 +2123,7 @@ def kaiser_window(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Kaiser window, whose shape one parameter sets (`torch.kaiser_window`)."""
+    """Create a Kaiser window, whose shape `beta` determines (`torch.kaiser_window`)."""
 
 @overload
 def kaiser_window(
@@ -2156,7 +2156,7 @@ def im2col(
     padding: int | Sequence[int],
     stride: int | Sequence[int],
 ) -> Tensor:
-    """The windows of images, each as a column (`torch.ops.aten.im2col`)."""
+    """Extract sliding windows of images, each as a column (`torch.ops.aten.im2col`)."""
 
 @overload
 def im2col(
@@ -2177,7 +2177,7 @@ def col2im(
     padding: int | Sequence[int],
     stride: int | Sequence[int],
 ) -> Tensor:
-    """Images made of columns of windows, overlapping elements added up (`torch.ops.aten.col2im`)."""
+    """Combine columns of sliding windows into images, summing overlapping elements (`torch.ops.aten.col2im`)."""
 
 @overload
 def col2im(
@@ -2213,7 +2213,7 @@ def _multi_tensor_total_norm(
 def fractional_max_pool2d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows of images that start at random distances (`torch.nn.functional.fractional_max_pool2d`)."""
+    """Return the maximum of each pooling region of images, with randomly placed regions (`torch.nn.functional.fractional_max_pool2d`)."""
 
 def fractional_max_pool2d_backward(
     grad_output: Tensor,
@@ -2225,7 +2225,7 @@ def fractional_max_pool2d_backward(
 def fractional_max_pool3d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows of volumes that start at random distances (`torch.nn.functional.fractional_max_pool3d`)."""
+    """Return the maximum of each pooling region of volumes, with randomly placed regions (`torch.nn.functional.fractional_max_pool3d`)."""
 
 def fractional_max_pool3d_backward(
     grad_output: Tensor,
@@ -2236,7 +2236,7 @@ def fractional_max_pool3d_backward(
 ) -> Tensor: ...
 @overload
 def view_copy(input: Tensor, size: Sequence[int]) -> Tensor:
-    """The same elements in another shape, or their bytes as another dtype, as a copy (`torch.view_copy`)."""
+    """Copy the elements into another shape, or their bytes into another dtype (`torch.view_copy`)."""
 
 @overload
 def view_copy(input: Tensor, size: Sequence[int], *, out: Tensor) -> Tensor: ...
@@ -2248,7 +2248,7 @@ def view_copy(input: Tensor, dtype: dtype, *, out: Tensor) -> Tensor: ...
 def as_strided_copy(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor:
-    """A copy of what `as_strided` shows of a tensor's memory (`torch.as_strided_copy`)."""
+    """Copy the elements that `as_strided` views (`torch.as_strided_copy`)."""
 
 @overload
 def as_strided_copy(
@@ -2262,31 +2262,31 @@ def as_strided_copy(
 def _strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor: ...
 @overload
 def expand_copy(input: Tensor, size: Sequence[int], *, implicit: bool = ...) -> Tensor:
-    """A copy in which dimensions of size 1 are repeated (`torch.expand_copy`)."""
+    """Copy a tensor with dimensions of size 1 repeated (`torch.expand_copy`)."""
 
 @overload
 def expand_copy(input: Tensor, size: Sequence[int], *, implicit: bool = ..., out: Tensor) -> Tensor: ...
 @overload
 def permute_copy(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """A copy with the dimensions in another order (`torch.permute_copy`)."""
+    """Copy a tensor with its dimensions permuted (`torch.permute_copy`)."""
 
 @overload
 def permute_copy(input: Tensor, dims: Sequence[int], *, out: Tensor) -> Tensor: ...
 @overload
 def transpose_copy(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A copy with two dimensions exchanged (`torch.transpose_copy`)."""
+    """Copy a tensor with two dimensions transposed (`torch.transpose_copy`)."""
 
 @overload
 def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor) -> Tensor: ...
 @overload
 def t_copy(input: Tensor) -> Tensor:
-    """A copy of a matrix's transpose (`torch.t_copy`)."""
+    """Copy the transpose of a matrix (`torch.t_copy`)."""
 
 @overload
 def t_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def select_copy(input: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of the slice at one index of a dimension (`torch.select_copy`)."""
+    """Copy the slice at an index of a dimension (`torch.select_copy`)."""
 
 @overload
 def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor) -> Tensor: ...
@@ -2294,7 +2294,7 @@ def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor) -> Tensor: 
 def slice_copy(
     input: Tensor, dim: int = ..., start: int | None = ..., end: int | None = ..., step: int = ...
 ) -> Tensor:
-    """A copy of every `step`-th index of a dimension between two indices (`torch.slice_copy`)."""
+    """Copy every `step`-th index of a dimension between two indices (`torch.slice_copy`)."""
 
 @overload
 def slice_copy(
@@ -2308,7 +2308,7 @@ def slice_copy(
 ) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor) -> Tensor:
-    """A copy without dimensions of size 1 (`torch.squeeze_copy`)."""
+    """Copy a tensor without its dimensions of size 1 (`torch.squeeze_copy`)."""
 
 @overload
 def squeeze_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -2322,25 +2322,25 @@ def squeeze_copy(input: Tensor, dim: Sequence[int]) -> Tensor: ...
 def squeeze_copy(input: Tensor, dim: Sequence[int], *, out: Tensor) -> Tensor: ...
 @overload
 def unsqueeze_copy(input: Tensor, dim: int) -> Tensor:
-    """A copy with a new dimension of size 1 (`torch.unsqueeze_copy`)."""
+    """Copy a tensor with a new dimension of size 1 (`torch.unsqueeze_copy`)."""
 
 @overload
 def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
 @overload
 def alias_copy(input: Tensor) -> Tensor:
-    """A copy of the whole tensor (`torch.alias_copy`)."""
+    """Copy the whole tensor (`torch.alias_copy`)."""
 
 @overload
 def alias_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def detach_copy(input: Tensor) -> Tensor:
-    """A copy outside the graph of derivatives (`torch.detach_copy`)."""
+    """Copy a tensor, detached from the autograd graph (`torch.detach_copy`)."""
 
 @overload
 def detach_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def diagonal_copy(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-    """A copy of the diagonals of the matrices in two dimensions (`torch.diagonal_copy`)."""
+    """Copy the diagonals of the matrices in two dimensions (`torch.diagonal_copy`)."""
 
 @overload
 def diagonal_copy(
@@ -2348,25 +2348,25 @@ def diagonal_copy(
 ) -> Tensor: ...
 @overload
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """A copy of all windows of one size along a dimension (`torch.unfold_copy`)."""
+    """Copy all sliding windows of a given size along a dimension (`torch.unfold_copy`)."""
 
 @overload
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor) -> Tensor: ...
 @overload
 def unbind_copy(input: Tensor, dim: int = ...) -> Sequence[Tensor]:
-    """Copies of the slices at all indices of a dimension (`torch.unbind_copy`)."""
+    """Copy the slices at all indices of a dimension (`torch.unbind_copy`)."""
 
 @overload
 def unbind_copy(input: Tensor, dim: int = ..., *, out: Tensor) -> None: ...
 @overload
 def split_copy(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-    """Copies of consecutive pieces of a dimension, of one length (`torch.split_copy`)."""
+    """Copy consecutive chunks of a given length along a dimension (`torch.split_copy`)."""
 
 @overload
 def split_copy(input: Tensor, split_size: int, dim: int = ..., *, out: Tensor) -> None: ...
 @overload
 def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-    """Copies of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes_copy`)."""
+    """Copy consecutive chunks of given lengths along a dimension (`torch.split_with_sizes_copy`)."""
 
 @overload
 def split_with_sizes_copy(
@@ -2374,18 +2374,18 @@ def split_with_sizes_copy(
 ) -> None: ...
 @overload
 def view_as_real_copy(input: Tensor) -> Tensor:
-    """A copy of complex numbers as pairs of real ones (`torch.view_as_real_copy`)."""
+    """Copy complex numbers as pairs of real numbers (`torch.view_as_real_copy`)."""
 
 @overload
 def view_as_real_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def view_as_complex_copy(input: Tensor) -> Tensor:
-    """A copy of pairs of real numbers as complex ones (`torch.view_as_complex_copy`)."""
+    """Copy pairs of real numbers as complex numbers (`torch.view_as_complex_copy`)."""
 
 @overload
 def view_as_complex_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy in which the slice at one index of a dimension holds another tensor's elements (`torch.select_scatter`)."""
+    """Copy a tensor, with another tensor's elements in the slice at an index of a dimension (`torch.select_scatter`)."""
 
 @overload
 def slice_scatter(
@@ -2396,7 +2396,7 @@ def slice_scatter(
     end: int | None = ...,
     step: int = ...,
 ) -> Tensor:
-    """A copy in which a slice of a dimension holds another tensor's elements (`torch.slice_scatter`)."""
+    """Copy a tensor, with another tensor's elements in a slice of a dimension (`torch.slice_scatter`)."""
 
 @overload
 def slice_scatter(
@@ -2412,12 +2412,12 @@ def slice_scatter(
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...
 ) -> Tensor:
-    """A copy in which the diagonals of the matrices in two dimensions hold another tensor's elements (`torch.diagonal_scatter`)."""
+    """Copy a tensor, with another tensor's elements on the diagonals of two dimensions (`torch.diagonal_scatter`)."""
 
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor:
-    """A copy in which what `as_strided` shows holds another tensor's elements (`torch.as_strided_scatter`)."""
+    """Copy a tensor, with another tensor's elements where `as_strided` views them (`torch.as_strided_scatter`)."""
 
 def _strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
@@ -2425,50 +2425,50 @@ def _strided_scatter(
 def _restride(input: Tensor, stride: Sequence[int]) -> Tensor: ...
 @overload
 def crow_indices_copy(input: Tensor) -> Tensor:
-    """A copy of where each row, or row of blocks, begins among the values (`torch.crow_indices_copy`)."""
+    """Copy the row pointers of a tensor in CSR or BSR layout (`torch.crow_indices_copy`)."""
 
 @overload
 def crow_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def col_indices_copy(input: Tensor) -> Tensor:
-    """A copy of the column of each value, or block (`torch.col_indices_copy`)."""
+    """Copy the column index of each value or block (`torch.col_indices_copy`)."""
 
 @overload
 def col_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def ccol_indices_copy(input: Tensor) -> Tensor:
-    """A copy of where each column, or column of blocks, begins among the values (`torch.ccol_indices_copy`)."""
+    """Copy the column pointers of a tensor in CSC or BSC layout (`torch.ccol_indices_copy`)."""
 
 @overload
 def ccol_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def row_indices_copy(input: Tensor) -> Tensor:
-    """A copy of the row of each value, or block (`torch.row_indices_copy`)."""
+    """Copy the row index of each value or block (`torch.row_indices_copy`)."""
 
 @overload
 def row_indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def indices_copy(input: Tensor) -> Tensor:
-    """A copy of the coordinates of the specified elements (`torch.indices_copy`)."""
+    """Copy the coordinates of the specified elements (`torch.indices_copy`)."""
 
 @overload
 def indices_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def values_copy(input: Tensor) -> Tensor:
-    """A copy of the specified elements (`torch.values_copy`)."""
+    """Copy the specified elements (`torch.values_copy`)."""
 
 @overload
 def values_copy(input: Tensor, *, out: Tensor) -> Tensor: ...
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """Images or volumes, read at given places between their elements (`torch.nn.functional.grid_sample`)."""
+    """Sample images or volumes at given positions by interpolation (`torch.nn.functional.grid_sample`)."""
 
 @overload
 def grid_sampler_2d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """Images, read at given places between their elements (`torch.grid_sampler_2d`)."""
+    """Sample images at given positions by interpolation (`torch.grid_sampler_2d`)."""
 
 @overload
 def grid_sampler_2d(
@@ -2493,7 +2493,7 @@ def grid_sampler_2d_backward(
 def grid_sampler_3d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """Volumes, read at given places between their elements (`torch.grid_sampler_3d`)."""
+    """Sample volumes at given positions by interpolation (`torch.grid_sampler_3d`)."""
 
 @overload
 def grid_sampler_3d(
@@ -2526,7 +2526,7 @@ def _grid_sampler_grid_backward(
     align_corners: bool,
 ) -> Tensor: ...
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """The grid of places that affine maps give, for `grid_sampler` (`torch.nn.functional.affine_grid`)."""
+    """Compute the sampling grid of affine maps for `grid_sampler` (`torch.nn.functional.affine_grid`)."""
 
 def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor: ...
 def _grouped_mm(
@@ -2536,7 +2536,7 @@ def _grouped_mm(
     bias: Tensor | None = ...,
     out_dtype: dtype | None = ...,
 ) -> Tensor:
-    """Products of groups of rows or columns, each with a matrix of its own (`torch._grouped_mm`)."""
+    """Multiply groups of rows or columns, each by its own matrix (grouped GEMM) (`torch._grouped_mm`)."""
 
 def _scaled_grouped_mm(
     input: Tensor,
@@ -2549,13 +2549,13 @@ def _scaled_grouped_mm(
     out_dtype: dtype | None = ...,
     use_fast_accum: bool = ...,
 ) -> Tensor:
-    """Products of groups of rows or columns of 8-bit floats, each line with its scale (`torch._scaled_grouped_mm`)."""
+    """Multiply groups of scaled rows or columns of 8-bit floats, each by its own matrix (grouped GEMM) (`torch._scaled_grouped_mm`)."""
 
 @overload
 def histogram(
     input: Tensor, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
 ) -> return_types.histogram:
-    """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`)."""
+    """Count elements, or sum their weights, in each histogram bin, and return the bin edges (`torch.histogram`)."""
 
 @overload
 def histogram(
@@ -2628,7 +2628,7 @@ def histogramdd(
     weight: Tensor | None = ...,
     density: bool = ...,
 ) -> return_types.histogramdd:
-    """The number, or the weights' sum, of points in each cell of a grid, and the grid's edges (`torch.histogramdd`)."""
+    """Count points, or sum their weights, in each cell of a multidimensional histogram, and return the edges (`torch.histogramdd`)."""
 
 @overload
 def histogramdd(
@@ -2648,7 +2648,7 @@ def histogramdd(
 ) -> return_types.histogramdd: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor:
-    """Tensors joined along a dimension that they have (`torch.cat`)."""
+    """Concatenate tensors along an existing dimension (`torch.cat`)."""
 
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ..., *, out: Tensor) -> Tensor: ...
@@ -2657,14 +2657,14 @@ def cat(tensors: Sequence[Tensor], dim: str) -> Tensor: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: str, *, out: Tensor) -> Tensor: ...
 def concat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor:
-    """Tensors joined along a dimension that they have (`torch.concat`)."""
+    """Concatenate tensors along an existing dimension (`torch.concat`)."""
 
 def concatenate(tensors: Sequence[Tensor], dim: int = ...) -> Tensor:
-    """Tensors joined along a dimension that they have (`torch.concatenate`)."""
+    """Concatenate tensors along an existing dimension (`torch.concatenate`)."""
 
 @overload
 def stack(tensors: Sequence[Tensor], dim: int = ...) -> Tensor:
-    """Tensors of one shape joined along a new dimension (`torch.stack`)."""
+    """Concatenate tensors of the same shape along a new dimension (`torch.stack`)."""
 
 @overload
 def stack(tensors: Sequence[Tensor], dim: int = ..., *, out: Tensor) -> Tensor: ...
@@ -2674,38 +2674,38 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor: 
 def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor) -> Tensor: ...
 @overload
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors joined side by side, along dimension 1; vectors along dimension 0 (`torch.hstack`)."""
+    """Concatenate tensors horizontally, along dimension 1, or vectors along dimension 0 (`torch.hstack`)."""
 
 @overload
 def hstack(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 @overload
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.vstack`)."""
+    """Concatenate tensors vertically, along dimension 0, with vectors as rows (`torch.vstack`)."""
 
 @overload
 def vstack(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 @overload
 def row_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.row_stack`)."""
+    """Concatenate tensors vertically, along dimension 0, with vectors as rows (`torch.row_stack`)."""
 
 @overload
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 @overload
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors joined one behind the other, along dimension 2 (`torch.dstack`)."""
+    """Concatenate tensors along dimension 2 (`torch.dstack`)."""
 
 @overload
 def dstack(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 @overload
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Vectors as columns, and matrices, joined side by side (`torch.column_stack`)."""
+    """Concatenate vectors, as columns, and matrices horizontally (`torch.column_stack`)."""
 
 @overload
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 def index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
 ) -> Tensor:
-    """A copy with values written, or added, where tensors of indices or masks point (`torch.index_put`)."""
+    """Copy a tensor, with values written or added where tensors of indices or masks select (`torch.index_put`)."""
 
 def index_put_(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...
@@ -2725,7 +2725,7 @@ def _index_put_impl_(
 ) -> Tensor: ...
 @overload
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices at given indices of a dimension, in their order (`torch.index_select`)."""
+    """Return the slices at given indices of a dimension (`torch.index_select`)."""
 
 @overload
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor) -> Tensor: ...
@@ -2733,7 +2733,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor) -> Tens
 def index_select(input: Tensor, dim: str, index: Tensor) -> Tensor: ...
 @overload
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor:
-    """A copy to which slices of another tensor are added at given indices of a dimension (`torch.index_add`)."""
+    """Copy a tensor, adding slices of another tensor at given indices of a dimension (`torch.index_add`)."""
 
 @overload
 def index_add(
@@ -2746,7 +2746,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
 ) -> Tensor:
-    """A copy in which slices at given indices are reduced together with slices of another tensor (`torch.index_reduce`)."""
+    """Copy a tensor, reducing slices of another tensor into given indices of a dimension (`torch.index_reduce`)."""
 
 @overload
 def index_reduce(
@@ -2766,7 +2766,7 @@ def index_reduce_(
 
 @overload
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """A copy in which slices of another tensor stand at given indices of a dimension (`torch.index_copy`)."""
+    """Copy a tensor, with slices of another tensor at given indices of a dimension (`torch.index_copy`)."""
 
 @overload
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor) -> Tensor: ...
@@ -2775,7 +2775,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
 
 @overload
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Number) -> Tensor:
-    """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`)."""
+    """Copy a tensor, filling the slices at given indices of a dimension with a value (`torch.index_fill`)."""
 
 @overload
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
@@ -2785,7 +2785,7 @@ def index_fill(input: Tensor, dim: str, index: Tensor, value: Number) -> Tensor:
 def index_fill(input: Tensor, dim: str, index: Tensor, value: Tensor) -> Tensor: ...
 @overload
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = ...) -> Tensor:
-    """Elements picked along one dimension, each by an index of its own (`torch.gather`)."""
+    """Gather elements along a dimension, each from its own index (`torch.gather`)."""
 
 @overload
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = ..., out: Tensor) -> Tensor: ...
@@ -2793,13 +2793,13 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = ..., o
 def gather(input: Tensor, dim: str, index: Tensor, *, sparse_grad: bool = ...) -> Tensor: ...
 @overload
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = ...) -> Tensor:
-    """Elements picked along one dimension by indices that broadcast with the tensor (`torch.take_along_dim`)."""
+    """Gather elements along a dimension with indices that broadcast with the tensor (`torch.take_along_dim`)."""
 
 @overload
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """A copy in which elements are written along one dimension, each to an index of its own (`torch.scatter`)."""
+    """Copy a tensor, writing elements along a dimension, each to its own index (`torch.scatter`)."""
 
 @overload
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor) -> Tensor: ...
@@ -2827,7 +2827,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str
 def scatter_(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor: ...
 @overload
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """A copy to which elements are added along one dimension, each at an index of its own (`torch.scatter_add`)."""
+    """Copy a tensor, adding elements along a dimension, each at its own index (`torch.scatter_add`)."""
 
 @overload
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor) -> Tensor: ...
@@ -2838,7 +2838,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
 ) -> Tensor:
-    """A copy in which elements are reduced along one dimension, each into an index of its own (`torch.scatter_reduce`)."""
+    """Copy a tensor, reducing elements along a dimension, each into its own index (`torch.scatter_reduce`)."""
 
 @overload
 def scatter_reduce(
@@ -2850,7 +2850,7 @@ def scatter_reduce_(
     """In-place version of `tt.scatter_reduce` (`torch.Tensor.scatter_reduce_`)."""
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """A copy in which consecutive elements of another tensor stand where a mask is true (`torch.masked_scatter`)."""
+    """Copy a tensor, with consecutive elements of another tensor where a mask is True (`torch.masked_scatter`)."""
 
 def _unsafe_masked_index(
     input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
@@ -2860,7 +2860,7 @@ def _unsafe_masked_index_put_accumulate(
 ) -> Tensor: ...
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Number) -> Tensor:
-    """A copy that holds one value where a mask is true (`torch.masked_fill`)."""
+    """Copy a tensor, filling it with a value where a mask is True (`torch.masked_fill`)."""
 
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
@@ -2872,13 +2872,13 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Number) -> Tensor:
 def masked_fill_(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
 @overload
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where a mask is true, in row-major order (`torch.masked_select`)."""
+    """Return the elements where a mask is True, in row-major order (`torch.masked_select`)."""
 
 @overload
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def nonzero(input: Tensor) -> Tensor:
-    """The indices of all elements that are not zero, in row-major order (`torch.nonzero`)."""
+    """Return the indices of all nonzero elements in row-major order (`torch.nonzero`)."""
 
 @overload
 def nonzero(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -2888,21 +2888,21 @@ def nonzero(input: Tensor, *, as_tuple: bool) -> Sequence[Tensor]: ...
 def nonzero(input: Tensor, *, as_tuple: bool, out: Tensor) -> Tensor: ...
 @overload
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = ...) -> Tensor:
-    """The indices of the first elements that are not zero, in a matrix of a size given beforehand (`torch.nonzero_static`)."""
+    """Return the indices of the first nonzero elements as a matrix of a given size (`torch.nonzero_static`)."""
 
 @overload
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = ..., out: Tensor) -> Tensor: ...
 def argwhere(input: Tensor) -> Tensor:
-    """The indices of all elements that are not zero, a row for each (`torch.argwhere`)."""
+    """Return the indices of all nonzero elements, one row for each element (`torch.argwhere`)."""
 
 @overload
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements at given indices of the flattened tensor (`torch.take`)."""
+    """Return the elements at given indices of the flattened tensor (`torch.take`)."""
 
 @overload
 def take(input: Tensor, index: Tensor, *, out: Tensor) -> Tensor: ...
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = ...) -> Tensor:
-    """A copy with values written, or added, at given indices of the flattened tensor (`torch.put`)."""
+    """Copy a tensor, with values written or added at given indices of the flattened tensor (`torch.put`)."""
 
 def embedding(
     weight: Tensor,
@@ -2911,10 +2911,10 @@ def embedding(
     scale_grad_by_freq: bool = ...,
     sparse: bool = ...,
 ) -> Tensor:
-    """The rows of a table at given indices (`aten::embedding`)."""
+    """Return the rows of an embedding table at given indices (`aten::embedding`)."""
 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """Rows of a table at given indices shortened, in place, to a largest norm (`aten::embedding_renorm_`)."""
+    """Rescale the rows of a table at given indices to a maximum norm, in place (`aten::embedding_renorm_`)."""
 
 def embedding_backward(
     grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
@@ -2923,23 +2923,23 @@ def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor: ...
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """A copy with the order of indices reversed along some dimensions (`torch.flip`)."""
+    """Copy a tensor with the order of elements reversed along some dimensions (`torch.flip`)."""
 
 def fliplr(input: Tensor) -> Tensor:
-    """A copy with the order of columns reversed (`torch.fliplr`)."""
+    """Copy a tensor with the order of its columns reversed (`torch.fliplr`)."""
 
 def flipud(input: Tensor) -> Tensor:
-    """A copy with the order of rows reversed (`torch.flipud`)."""
+    """Copy a tensor with the order of its rows reversed (`torch.flipud`)."""
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ...) -> Tensor:
-    """A copy with elements moved along dimensions; those that leave at one end enter at the other (`torch.roll`)."""
+    """Copy a tensor with elements shifted cyclically along dimensions (`torch.roll`)."""
 
 def rot90(input: Tensor, k: int = ..., dims: Sequence[int] = ...) -> Tensor:
-    """A copy rotated by right angles in the plane of two dimensions (`torch.rot90`)."""
+    """Copy a tensor rotated by multiples of 90 degrees in the plane of two dimensions (`torch.rot90`)."""
 
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = ...) -> Tensor:
-    """Each element, or each slice of a dimension, repeated a number of times in succession (`torch.repeat_interleave`)."""
+    """Repeat each element, or each slice of a dimension, consecutively (`torch.repeat_interleave`)."""
 
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = ..., out: Tensor) -> Tensor: ...
@@ -2952,11 +2952,11 @@ def repeat_interleave(
     input: Tensor, repeats: int, dim: int | None = ..., *, output_size: int | None = ...
 ) -> Tensor: ...
 def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`)."""
+    """Repeat the tensor along each dimension, aligning the repeats with the last dimensions (`torch.tile`)."""
 
 @overload
 def tril(input: Tensor, diagonal: int = ...) -> Tensor:
-    """A copy of the matrices' lower triangles, with zeros above (`torch.tril`)."""
+    """Copy the lower triangles of matrices, with zeros above (`torch.tril`)."""
 
 @overload
 def tril(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
@@ -2965,7 +2965,7 @@ def tril_(input: Tensor, diagonal: int = ...) -> Tensor:
 
 @overload
 def triu(input: Tensor, diagonal: int = ...) -> Tensor:
-    """A copy of the matrices' upper triangles, with zeros below (`torch.triu`)."""
+    """Copy the upper triangles of matrices, with zeros below (`torch.triu`)."""
 
 @overload
 def triu(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
@@ -2976,7 +2976,7 @@ def triu_(input: Tensor, diagonal: int = ...) -> Tensor:
 def diff(
     input: Tensor, n: int = ..., dim: int = ..., prepend: Tensor | None = ..., append: Tensor | None = ...
 ) -> Tensor:
-    """Differences of neighbouring elements along a dimension, taken n times (`torch.diff`)."""
+    """Compute the n-th differences of neighboring elements along a dimension (`torch.diff`)."""
 
 @overload
 def diff(
@@ -2992,7 +2992,7 @@ def diff(
 def gradient(
     input: Tensor, *, spacing: Number | None = ..., dim: int | None = ..., edge_order: int = ...
 ) -> Sequence[Tensor]:
-    """Estimates of the derivative along each of some dimensions, from a function's values on a grid (`torch.gradient`)."""
+    """Estimate the derivatives of a function along dimensions from its values on a grid (`torch.gradient`)."""
 
 @overload
 def gradient(
@@ -3018,32 +3018,32 @@ def gradient(
 ) -> Sequence[Tensor]: ...
 @overload
 def trapezoid(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor:
-    """The integral along a dimension by the trapezoidal rule (`torch.trapezoid`)."""
+    """Integrate along a dimension by the trapezoidal rule (`torch.trapezoid`)."""
 
 @overload
 def trapezoid(y: Tensor, *, dx: Number = ..., dim: int = ...) -> Tensor: ...
 @overload
 def trapz(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor:
-    """The integral along a dimension by the trapezoidal rule (`torch.trapz`)."""
+    """Integrate along a dimension by the trapezoidal rule (`torch.trapz`)."""
 
 @overload
 def trapz(y: Tensor, *, dx: float = ..., dim: int = ...) -> Tensor: ...
 @overload
 def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = ...) -> Tensor:
-    """The integral up to each place along a dimension, by the trapezoidal rule (`torch.cumulative_trapezoid`)."""
+    """Integrate cumulatively along a dimension by the trapezoidal rule (`torch.cumulative_trapezoid`)."""
 
 @overload
 def cumulative_trapezoid(y: Tensor, *, dx: Number = ..., dim: int = ...) -> Tensor: ...
 def fake_quantize_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """Each element quantized to an integer and back, with a scale and a zero point for each index of an axis (`torch.fake_quantize_per_channel_affine`)."""
+    """Quantize and dequantize each element, with a scale and a zero point for each index of an axis (`torch.fake_quantize_per_channel_affine`)."""
 
 def fake_quantize_per_channel_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor: ...
 def _fake_quantize_learnable_per_tensor_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, grad_factor: float = ...
 ) -> Tensor:
-    """Fake quantization whose scale and zero point are learnt (`torch._fake_quantize_learnable_per_tensor_affine`)."""
+    """Fake-quantize with a learnable scale and zero point (`torch._fake_quantize_learnable_per_tensor_affine`)."""
 
 def _fake_quantize_learnable_per_tensor_affine_backward(
     grad: Tensor,
@@ -3063,7 +3063,7 @@ def _fake_quantize_learnable_per_channel_affine(
     quant_max: int,
     grad_factor: float = ...,
 ) -> Tensor:
-    """Fake quantization whose scales and zero points, one for each index of an axis, are learnt (`torch._fake_quantize_learnable_per_channel_affine`)."""
+    """Fake-quantize with learnable scales and zero points, one for each index of an axis (`torch._fake_quantize_learnable_per_channel_affine`)."""
 
 def _fake_quantize_learnable_per_channel_affine_backward(
     grad: Tensor,
@@ -3090,11 +3090,11 @@ def fused_moving_avg_obs_fake_quant(
     per_row_fake_quant: bool = ...,
     symmetric_quant: bool = ...,
 ) -> Tensor:
-    """Fake quantization with a scale and a zero point for the range of what was seen so far (`torch.fused_moving_avg_obs_fake_quant`)."""
+    """Fake-quantize with a scale and a zero point from a moving average of the observed range (`torch.fused_moving_avg_obs_fake_quant`)."""
 
 @overload
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Matrix product of two matrices (`torch.mm`)."""
+    """Multiply two matrices (`torch.mm`)."""
 
 @overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
@@ -3104,13 +3104,13 @@ def mm(input: Tensor, mat2: Tensor, out_dtype: dtype) -> Tensor: ...
 def mm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor) -> Tensor: ...
 @overload
 def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Matrix product of two matrices of 8-bit integers, in int32 (`torch._int_mm`)."""
+    """Multiply two matrices of 8-bit integers, accumulating in int32 (`torch._int_mm`)."""
 
 @overload
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """Matrix products of corresponding matrices of two batches (`torch.bmm`)."""
+    """Multiply corresponding matrices of two batches (`torch.bmm`)."""
 
 @overload
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
@@ -3120,37 +3120,37 @@ def bmm(input: Tensor, mat2: Tensor, out_dtype: dtype) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor) -> Tensor: ...
 @overload
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """Product of a matrix and a vector (`torch.mv`)."""
+    """Multiply a matrix by a vector (`torch.mv`)."""
 
 @overload
 def mv(input: Tensor, vec: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """Sum of the products of corresponding elements of two vectors (`torch.dot`)."""
+    """Compute the dot product of two vectors (`torch.dot`)."""
 
 @overload
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """Inner product of two vectors, with the first one conjugated (`torch.vdot`)."""
+    """Compute the inner product of two vectors, with the first vector conjugated (`torch.vdot`)."""
 
 @overload
 def vdot(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """Products of each element of one vector with each element of another (`torch.outer`)."""
+    """Compute the outer product of two vectors (`torch.outer`)."""
 
 @overload
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
-    """Products of each element of one vector with each element of another (`torch.ger`)."""
+    """Compute the outer product of two vectors (`torch.ger`)."""
 
 @overload
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-    """A matrix product added to a matrix, each with a factor (`torch.addmm`)."""
+    """Add a scaled matrix product to a scaled matrix (`torch.addmm`)."""
 
 @overload
 def addmm(
@@ -3197,7 +3197,7 @@ def _addmm_activation(
 ) -> Tensor: ...
 @overload
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-    """The product of a matrix and a vector, added to a vector, each with a factor (`torch.addmv`)."""
+    """Add a scaled matrix-vector product to a scaled vector (`torch.addmv`)."""
 
 @overload
 def addmv(
@@ -3210,7 +3210,7 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...
 ) -> Tensor:
-    """Matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.baddbmm`)."""
+    """Add a scaled batched matrix product to a scaled batch of matrices (`torch.baddbmm`)."""
 
 @overload
 def baddbmm(
@@ -3246,7 +3246,7 @@ def baddbmm_(
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...
 ) -> Tensor:
-    """The sum of a batch of matrix products, added to a matrix, each with a factor (`torch.addbmm`)."""
+    """Add the scaled sum of a batch of matrix products to a scaled matrix (`torch.addbmm`)."""
 
 @overload
 def addbmm(
@@ -3259,13 +3259,13 @@ def addbmm_(
 
 @overload
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.matmul`)."""
+    """Multiply matrices over the last two dimensions, broadcasting the batch dimensions (`torch.matmul`)."""
 
 @overload
 def matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor:
-    """An affine map of the last dimension, with a matrix of weights and an optional bias (`torch.nn.functional.linear`)."""
+    """Apply an affine map to the last dimension: input @ weight^T + bias (`torch.nn.functional.linear`)."""
 
 @overload
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ..., *, out: Tensor) -> Tensor: ...
@@ -3273,7 +3273,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ..., *, out: Ten
 def nll_loss_forward(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> return_types.nll_loss_forward:
-    """The negative log likelihood loss together with the sum of the weights that it was divided by (`torch.ops.aten.nll_loss_forward`)."""
+    """Compute the negative log likelihood loss and the sum of the weights that divide it (`torch.ops.aten.nll_loss_forward`)."""
 
 @overload
 def nll_loss_forward(
@@ -3311,7 +3311,7 @@ def nll_loss_backward(
 def nll_loss2d_forward(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> return_types.nll_loss2d_forward:
-    """The negative log likelihood loss over images, together with the sum of the weights (`torch.ops.aten.nll_loss2d_forward`)."""
+    """Compute the negative log likelihood loss over images and the sum of the weights (`torch.ops.aten.nll_loss2d_forward`)."""
 
 @overload
 def nll_loss2d_forward(
@@ -3348,17 +3348,17 @@ def nll_loss2d_backward(
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ..., ignore_index: int = ...
 ) -> Tensor:
-    """The negative log likelihood of the right classes (`torch.nn.functional.nll_loss`)."""
+    """Compute the negative log likelihood of the target classes (`torch.nn.functional.nll_loss`)."""
 
 def nll_loss2d(
     input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ..., ignore_index: int = ...
 ) -> Tensor:
-    """The negative log likelihood of the right class of each pixel (`torch.ops.aten.nll_loss2d`)."""
+    """Compute the negative log likelihood of each pixel's target class (`torch.ops.aten.nll_loss2d`)."""
 
 def nll_loss_nd(
     input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ..., ignore_index: int = ...
 ) -> Tensor:
-    """The negative log likelihood of the right classes, with any number of further dimensions (`torch.ops.aten.nll_loss_nd`)."""
+    """Compute the negative log likelihood of the target classes, with any number of extra dimensions (`torch.ops.aten.nll_loss_nd`)."""
 
 def cross_entropy_loss(
     input: Tensor,
@@ -3368,7 +3368,7 @@ def cross_entropy_loss(
     ignore_index: int = ...,
     label_smoothing: float = ...,
 ) -> Tensor:
-    """The cross entropy between the softmax of scores and given classes or probabilities (`torch.nn.functional.cross_entropy`)."""
+    """Compute the cross entropy between the softmax of logits and target classes or probabilities (`torch.nn.functional.cross_entropy`)."""
 
 def _cross_entropy_forward(
     input: Tensor,
@@ -3392,7 +3392,7 @@ def _cross_entropy_backward(
 ) -> Tensor: ...
 @overload
 def mse_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor:
-    """The squared differences, or their mean or sum (`torch.nn.functional.mse_loss`)."""
+    """Compute the squared differences, or their mean or sum (`torch.nn.functional.mse_loss`)."""
 
 @overload
 def mse_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
@@ -3403,38 +3403,38 @@ def mse_loss_backward(
     grad_output: Tensor, input: Tensor, target: Tensor, reduction: int, *, out: Tensor
 ) -> Tensor: ...
 def l1_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor:
-    """The absolute differences, or their mean or sum (`torch.nn.functional.l1_loss`)."""
+    """Compute the absolute differences, or their mean or sum (`torch.nn.functional.l1_loss`)."""
 
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = ..., beta: float = ...) -> Tensor:
-    """A loss that is quadratic for differences below `beta` and linear beyond, with slope 1 (`torch.nn.functional.smooth_l1_loss`)."""
+    """Compute the smooth L1 loss, quadratic below `beta` and linear with slope 1 beyond (`torch.nn.functional.smooth_l1_loss`)."""
 
 def huber_loss(input: Tensor, target: Tensor, reduction: int = ..., delta: float = ...) -> Tensor:
-    """A loss that is quadratic for differences up to `delta` and linear beyond, with slope `delta` (`torch.nn.functional.huber_loss`)."""
+    """Compute the Huber loss, quadratic up to `delta` and linear with slope `delta` beyond (`torch.nn.functional.huber_loss`)."""
 
 def _huber_terms(input: Tensor, target: Tensor, delta: float) -> Tensor: ...
 def kl_div(input: Tensor, target: Tensor, reduction: int = ..., *, log_target: bool = ...) -> Tensor:
-    """The terms of the Kullback-Leibler divergence of a distribution from one given by log-probabilities (`torch.nn.functional.kl_div`)."""
+    """Compute the Kullback-Leibler divergence of a distribution from log-probabilities (`torch.nn.functional.kl_div`)."""
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = ..., reduction: int = ...) -> Tensor:
-    """A loss for distances that are to be small for targets of 1 and at least `margin` for targets of -1 (`torch.nn.functional.hinge_embedding_loss`)."""
+    """Compute the hinge embedding loss: small distances for targets of 1, at least `margin` for targets of -1 (`torch.nn.functional.hinge_embedding_loss`)."""
 
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = ..., reduction: int = ...
 ) -> Tensor:
-    """A loss for pairs of scores of which a given one is to be the greater (`torch.nn.functional.margin_ranking_loss`)."""
+    """Compute the margin ranking loss of pairs of scores, where the target says which score is greater (`torch.nn.functional.margin_ranking_loss`)."""
 
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = ..., reduction: int = ...
 ) -> Tensor:
-    """A loss for pairs of vectors that are to point the same way (target 1) or not (target -1) (`torch.nn.functional.cosine_embedding_loss`)."""
+    """Compute the cosine embedding loss of pairs of vectors that are similar (target 1) or not (target -1) (`torch.nn.functional.cosine_embedding_loss`)."""
 
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:
-    """The negative log likelihood of counts under Poisson distributions (`torch.nn.functional.poisson_nll_loss`)."""
+    """Compute the negative log likelihood of counts under Poisson distributions (`torch.nn.functional.poisson_nll_loss`)."""
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor:
-    """The logistic loss of scores whose sign is to be that of the target (`torch.nn.functional.soft_margin_loss`)."""
+    """Compute the logistic loss of scores and targets of 1 or -1 (`torch.nn.functional.soft_margin_loss`)."""
 
 def triplet_margin_loss(
     anchor: Tensor,
@@ -3446,12 +3446,12 @@ def triplet_margin_loss(
     swap: bool = ...,
     reduction: int = ...,
 ) -> Tensor:
-    """A loss for triplets whose anchor is to be nearer to the positive than to the negative by `margin` (`torch.nn.functional.triplet_margin_loss`)."""
+    """Compute the triplet loss: the anchor must be nearer to the positive than to the negative by `margin` (`torch.nn.functional.triplet_margin_loss`)."""
 
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: int = ...
 ) -> Tensor:
-    """The cross entropy between given probabilities of two classes and the targets (`torch.nn.functional.binary_cross_entropy`)."""
+    """Compute the binary cross entropy between probabilities and targets (`torch.nn.functional.binary_cross_entropy`)."""
 
 def _binary_cross_entropy_terms(input: Tensor, target: Tensor) -> Tensor: ...
 def binary_cross_entropy_with_logits(
@@ -3461,7 +3461,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = ...,
     reduction: int = ...,
 ) -> Tensor:
-    """The cross entropy between the sigmoid of scores and targets (`torch.nn.functional.binary_cross_entropy_with_logits`)."""
+    """Compute the binary cross entropy between the sigmoid of logits and targets (`torch.nn.functional.binary_cross_entropy_with_logits`)."""
 
 def multi_margin_loss(
     input: Tensor,
@@ -3471,11 +3471,11 @@ def multi_margin_loss(
     weight: Tensor | None = ...,
     reduction: int = ...,
 ) -> Tensor:
-    """A loss for scores of which the right class's is to exceed all others by `margin` (`torch.nn.functional.multi_margin_loss`)."""
+    """Compute the multi-class margin loss: the target's score must exceed all others by `margin` (`torch.nn.functional.multi_margin_loss`)."""
 
 @overload
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) -> Tensor:
-    """A loss for scores of which those of several right classes are to exceed all others by 1 (`torch.nn.functional.multilabel_margin_loss`)."""
+    """Compute the multi-label margin loss: the targets' scores must exceed all others by 1 (`torch.nn.functional.multilabel_margin_loss`)."""
 
 @overload
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
@@ -3485,12 +3485,12 @@ def _linalg_det(A: Tensor) -> return_types._linalg_det: ...
 def _linalg_det(A: Tensor, *, out: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def linalg_det(A: Tensor) -> Tensor:
-    """Determinants of square matrices (`torch.linalg.det`)."""
+    """Compute the determinants of square matrices (`torch.linalg.det`)."""
 
 @overload
 def linalg_det(A: Tensor, *, out: Tensor) -> Tensor: ...
 def det(input: Tensor) -> Tensor:
-    """Determinants of square matrices (`torch.det`)."""
+    """Compute the determinants of square matrices (`torch.det`)."""
 
 @overload
 def _linalg_slogdet(A: Tensor) -> return_types._linalg_slogdet: ...
@@ -3500,24 +3500,24 @@ def _linalg_slogdet(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 @overload
 def linalg_slogdet(A: Tensor) -> return_types.linalg_slogdet:
-    """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.linalg.slogdet`)."""
+    """Compute the sign and the log absolute value of the determinants of square matrices (`torch.linalg.slogdet`)."""
 
 @overload
 def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
 def slogdet(input: Tensor) -> return_types.slogdet:
-    """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`)."""
+    """Compute the sign and the log absolute value of the determinants of square matrices (`torch.slogdet`)."""
 
 @overload
 def slogdet(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 def logdet(input: Tensor) -> Tensor:
-    """Natural logarithm of the determinants of square matrices (`torch.logdet`)."""
+    """Compute the natural logarithm of the determinants of square matrices (`torch.logdet`)."""
 
 @overload
 def linalg_pinv(
     input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ...
 ) -> Tensor:
-    """Moore-Penrose inverse of matrices, by their singular values (`torch.linalg.pinv`)."""
+    """Compute the Moore-Penrose pseudoinverse of matrices from their singular values (`torch.linalg.pinv`)."""
 
 @overload
 def linalg_pinv(
@@ -3540,13 +3540,13 @@ def linalg_pinv(input: Tensor, rcond: Tensor, hermitian: bool = ...) -> Tensor: 
 @overload
 def linalg_pinv(input: Tensor, rcond: Tensor, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
 def pinverse(input: Tensor, rcond: float = ...) -> Tensor:
-    """Moore-Penrose inverse of matrices, by their singular values (`torch.pinverse`)."""
+    """Compute the Moore-Penrose pseudoinverse of matrices from their singular values (`torch.pinverse`)."""
 
 @overload
 def linalg_matrix_rank(
     input: Tensor, *, atol: Tensor | None = ..., rtol: Tensor | None = ..., hermitian: bool = ...
 ) -> Tensor:
-    """Number of singular values that exceed a tolerance, for each matrix (`torch.linalg.matrix_rank`)."""
+    """Count the singular values of each matrix that exceed a tolerance (`torch.linalg.matrix_rank`)."""
 
 @overload
 def linalg_matrix_rank(
@@ -3570,7 +3570,7 @@ def linalg_matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = ...) -> Ten
 def linalg_matrix_rank(input: Tensor, tol: Tensor, hermitian: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_cond(input: Tensor, p: Number | None = ...) -> Tensor:
-    """Condition numbers of matrices, for a given norm (`torch.linalg.cond`)."""
+    """Compute the condition numbers of matrices in a given norm (`torch.linalg.cond`)."""
 
 @overload
 def linalg_cond(input: Tensor, p: Number | None = ..., *, out: Tensor) -> Tensor: ...
@@ -3580,48 +3580,48 @@ def linalg_cond(input: Tensor, p: str) -> Tensor: ...
 def linalg_cond(input: Tensor, p: str, *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_matrix_power(input: Tensor, n: int) -> Tensor:
-    """Powers of square matrices with an integer exponent (`torch.linalg.matrix_power`)."""
+    """Raise square matrices to an integer power (`torch.linalg.matrix_power`)."""
 
 @overload
 def linalg_matrix_power(input: Tensor, n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def matrix_power(input: Tensor, n: int) -> Tensor:
-    """Powers of square matrices with an integer exponent (`torch.matrix_power`)."""
+    """Raise square matrices to an integer power (`torch.matrix_power`)."""
 
 @overload
 def matrix_power(input: Tensor, n: int, *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_matrix_exp(input: Tensor) -> Tensor:
-    """Exponential of square matrices, as a power series of the whole matrix (`torch.linalg.matrix_exp`)."""
+    """Compute the matrix exponential of square matrices (`torch.linalg.matrix_exp`)."""
 
 @overload
 def linalg_matrix_exp(input: Tensor, *, out: Tensor) -> Tensor: ...
 def matrix_exp(input: Tensor) -> Tensor:
-    """Exponential of square matrices, as a power series of the whole matrix (`torch.matrix_exp`)."""
+    """Compute the matrix exponential of square matrices (`torch.matrix_exp`)."""
 
 @overload
 def linalg_tensorinv(input: Tensor, ind: int = ...) -> Tensor:
-    """Inverse of a tensor as the linear map that `tt.tensordot` makes of it (`torch.linalg.tensorinv`)."""
+    """Compute the inverse of a tensor with respect to `tt.tensordot` (`torch.linalg.tensorinv`)."""
 
 @overload
 def linalg_tensorinv(input: Tensor, ind: int = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def linalg_tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = ...) -> Tensor:
-    """Solution of the equation `tensordot(input, X, X.ndim) = other` (`torch.linalg.tensorsolve`)."""
+    """Solve `tensordot(input, X, X.ndim) = other` for X (`torch.linalg.tensorsolve`)."""
 
 @overload
 def linalg_tensorsolve(
     input: Tensor, other: Tensor, dims: Sequence[int] | None = ..., *, out: Tensor
 ) -> Tensor: ...
 def linalg_vander(x: Tensor, *, N: int | None = ...) -> Tensor:
-    """Vandermonde matrix of a vector, whose columns are ascending powers of it (`torch.linalg.vander`)."""
+    """Create a Vandermonde matrix, whose columns are ascending powers of a vector (`torch.linalg.vander`)."""
 
 def vander(x: Tensor, N: int | None = ..., increasing: bool = ...) -> Tensor:
-    """Vandermonde matrix of a vector, whose columns are powers of it (`torch.vander`)."""
+    """Create a Vandermonde matrix, whose columns are powers of a vector (`torch.vander`)."""
 
 @overload
 def linalg_matmul(input: Tensor, other: Tensor) -> Tensor:
-    """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.linalg.matmul`)."""
+    """Multiply matrices over the last two dimensions, broadcasting the batch dimensions (`torch.linalg.matmul`)."""
 
 @overload
 def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -3635,7 +3635,7 @@ def linalg_vector_norm(
     *,
     dtype: dtype | None = ...,
 ) -> Tensor:
-    """Norm of the elements as one vector, or of the vectors along the given dimensions (`torch.linalg.vector_norm`)."""
+    """Compute the norm of all elements as one vector, or of the vectors along given dimensions (`torch.linalg.vector_norm`)."""
 
 @overload
 def linalg_vector_norm(
@@ -3651,7 +3651,7 @@ def linalg_vector_norm(
 def linalg_matrix_norm(
     input: Tensor, ord: Number, dim: Sequence[int] = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
 ) -> Tensor:
-    """Norm of a matrix, or of each matrix of a batch (`torch.linalg.matrix_norm`)."""
+    """Compute the norm of a matrix, or of each matrix of a batch (`torch.linalg.matrix_norm`)."""
 
 @overload
 def linalg_matrix_norm(
@@ -3686,7 +3686,7 @@ def linalg_norm(
     *,
     dtype: dtype | None = ...,
 ) -> Tensor:
-    """Norm of vectors or matrices, whichever the arguments say (`torch.linalg.norm`)."""
+    """Compute a vector norm or a matrix norm, depending on the arguments (`torch.linalg.norm`)."""
 
 @overload
 def linalg_norm(
@@ -3719,21 +3719,21 @@ def linalg_norm(
 ) -> Tensor: ...
 @overload
 def dist(input: Tensor, other: Tensor, p: Number = ...) -> Tensor:
-    """Norm of the difference of two tensors, as one vector (`torch.dist`)."""
+    """Compute the norm of the difference of two tensors (`torch.dist`)."""
 
 @overload
 def dist(input: Tensor, other: Tensor, p: Number = ..., *, out: Tensor) -> Tensor: ...
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = ..., eps: float = ..., keepdim: bool = ...
 ) -> Tensor:
-    """Distance between corresponding vectors, taken along the last dimension (`torch.pairwise_distance`)."""
+    """Compute the distances between corresponding vectors along the last dimension (`torch.pairwise_distance`)."""
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = ..., eps: float = ...) -> Tensor:
-    """Cosine of the angle between corresponding vectors along one dimension (`torch.cosine_similarity`)."""
+    """Compute the cosine of the angle between corresponding vectors along a dimension (`torch.cosine_similarity`)."""
 
 @overload
 def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
-    """Slices whose norm exceeds a maximum are scaled down to that norm (`torch.renorm`)."""
+    """Scale down slices whose norm exceeds a maximum to that norm (`torch.renorm`)."""
 
 @overload
 def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Tensor) -> Tensor: ...
@@ -3742,7 +3742,7 @@ def renorm_(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
 
 @overload
 def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor:
-    """Square root of the sum of squared absolute values over one or two dimensions (`torch.frobenius_norm`)."""
+    """Compute the Frobenius norm over one or two dimensions (`torch.frobenius_norm`)."""
 
 @overload
 def frobenius_norm(
@@ -3750,7 +3750,7 @@ def frobenius_norm(
 ) -> Tensor: ...
 @overload
 def nuclear_norm(input: Tensor, keepdim: bool = ...) -> Tensor:
-    """Sum of the singular values of a matrix, or of each matrix of a batch (`torch.nuclear_norm`)."""
+    """Compute the nuclear norm, the sum of singular values, of a matrix or of each matrix of a batch (`torch.nuclear_norm`)."""
 
 @overload
 def nuclear_norm(input: Tensor, keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
@@ -3764,13 +3764,13 @@ def _weight_norm_interface_backward(
     grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
 ) -> tuple[Tensor, Tensor]: ...
 def norm_except_dim(v: Tensor, pow: int = ..., dim: int = ...) -> Tensor:
-    """Norm of each slice along one dimension, over all other dimensions (`torch.norm_except_dim`)."""
+    """Compute the norm of each slice along a dimension, over all other dimensions (`torch.norm_except_dim`)."""
 
 @overload
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer normalisation together with the means and the reciprocal standard deviations of the rows (`torch.native_layer_norm`)."""
+    """Normalize over the last dimensions, and return the means and reciprocal standard deviations (`torch.native_layer_norm`)."""
 
 @overload
 def native_layer_norm(
@@ -3800,7 +3800,7 @@ def layer_norm(
     eps: float = ...,
     cudnn_enable: bool = ...,
 ) -> Tensor:
-    """Rows shifted and scaled to mean 0 and variance 1, over the last dimensions (`torch.nn.functional.layer_norm`)."""
+    """Normalize over the last dimensions to mean 0 and variance 1 (layer normalization) (`torch.nn.functional.layer_norm`)."""
 
 def _fused_rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
@@ -3816,7 +3816,7 @@ def _fused_rms_norm_backward(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = ..., eps: float | None = ...
 ) -> Tensor:
-    """Rows divided by their root mean square, over the last dimensions (`torch.nn.functional.rms_norm`)."""
+    """Divide by the root mean square over the last dimensions (RMS normalization) (`torch.nn.functional.rms_norm`)."""
 
 @overload
 def native_group_norm(
@@ -3829,7 +3829,7 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group normalisation together with the groups' means and reciprocal standard deviations (`torch.native_group_norm`)."""
+    """Normalize groups of channels, and return the groups' means and reciprocal standard deviations (`torch.native_group_norm`)."""
 
 @overload
 def native_group_norm(
@@ -3864,7 +3864,7 @@ def group_norm(
     eps: float = ...,
     cudnn_enabled: bool = ...,
 ) -> Tensor:
-    """Groups of channels shifted and scaled to mean 0 and variance 1, for each element of a batch (`torch.nn.functional.group_norm`)."""
+    """Normalize groups of channels to mean 0 and variance 1 for each sample (group normalization) (`torch.nn.functional.group_norm`)."""
 
 @overload
 def native_batch_norm(
@@ -3877,7 +3877,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalisation together with the batch's means and reciprocal standard deviations (`torch.native_batch_norm`)."""
+    """Normalize each channel, and return the batch's means and reciprocal standard deviations (`torch.native_batch_norm`)."""
 
 @overload
 def native_batch_norm(
@@ -4042,7 +4042,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """Channels shifted and scaled to mean 0 and variance 1, over a batch or by running statistics (`torch.nn.functional.batch_norm`)."""
+    """Normalize each channel over a batch, or by running statistics (batch normalization) (`torch.nn.functional.batch_norm`)."""
 
 def instance_norm(
     input: Tensor,
@@ -4055,7 +4055,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """Each channel of each element of a batch shifted and scaled to mean 0 and variance 1 (`torch.nn.functional.instance_norm`)."""
+    """Normalize each channel of each sample to mean 0 and variance 1 (instance normalization) (`torch.nn.functional.instance_norm`)."""
 
 @overload
 def _fused_sgd_(
@@ -4073,7 +4073,7 @@ def _fused_sgd_(
     grad_scale: Tensor | None = ...,
     found_inf: Tensor | None = ...,
 ) -> None:
-    """One step of stochastic gradient descent over a list of parameters, in place (`torch._fused_sgd_`)."""
+    """Perform one step of stochastic gradient descent on a list of parameters, in place (`torch._fused_sgd_`)."""
 
 @overload
 def _fused_sgd_(
@@ -4110,7 +4110,7 @@ def _fused_adam_(
     grad_scale: Tensor | None = ...,
     found_inf: Tensor | None = ...,
 ) -> None:
-    """One step of Adam over a list of parameters, in place (`torch._fused_adam_`)."""
+    """Perform one step of Adam on a list of parameters, in place (`torch._fused_adam_`)."""
 
 @overload
 def _fused_adam_(
@@ -4150,7 +4150,7 @@ def _fused_adamw_(
     grad_scale: Tensor | None = ...,
     found_inf: Tensor | None = ...,
 ) -> None:
-    """One step of AdamW over a list of parameters, in place (`torch._fused_adamw_`)."""
+    """Perform one step of AdamW on a list of parameters, in place (`torch._fused_adamw_`)."""
 
 @overload
 def _fused_adamw_(
@@ -4174,7 +4174,7 @@ def _fused_adamw_(
 def _amp_foreach_non_finite_check_and_unscale_(
     input: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> None:
-    """Gradients multiplied by one number, in place, with a note whether one of them is inf or nan (`torch._amp_foreach_non_finite_check_and_unscale_`)."""
+    """Unscale gradients in place, and record whether any of them is infinite or NaN (`torch._amp_foreach_non_finite_check_and_unscale_`)."""
 
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]: ...
 def _pack_padded_sequence_backward(
@@ -4186,38 +4186,38 @@ def _pad_packed_sequence(
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = ..., padding_value: float = ..., padding_side: str = ...
 ) -> Tensor:
-    """Sequences of different lengths joined along a new dimension, filled up to the longest (`torch.nn.utils.rnn.pad_sequence`)."""
+    """Pad sequences of different lengths to the longest, and stack them along a new dimension (`torch.nn.utils.rnn.pad_sequence`)."""
 
 @overload
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ...) -> Tensor:
-    """The tensor with elements of one value added to, or cut off, its ends (`torch.constant_pad_nd`)."""
+    """Pad a tensor with a constant value, or crop it, at its ends (`torch.constant_pad_nd`)."""
 
 @overload
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def reflection_pad1d(input: Tensor, padding: int | Sequence[int]) -> Tensor:
-    """The tensor continued at the ends of the last dimension by its mirror images (`torch.ops.aten.reflection_pad1d`)."""
+    """Pad the last dimension by reflection (`torch.ops.aten.reflection_pad1d`)."""
 
 @overload
 def reflection_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
 def reflection_pad1d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
 @overload
 def reflection_pad2d(input: Tensor, padding: int | Sequence[int]) -> Tensor:
-    """The tensor continued at the ends of the last two dimensions by its mirror images (`torch.ops.aten.reflection_pad2d`)."""
+    """Pad the last two dimensions by reflection (`torch.ops.aten.reflection_pad2d`)."""
 
 @overload
 def reflection_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
 def reflection_pad2d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
 @overload
 def reflection_pad3d(input: Tensor, padding: int | Sequence[int]) -> Tensor:
-    """The tensor continued at the ends of the last three dimensions by its mirror images (`torch.ops.aten.reflection_pad3d`)."""
+    """Pad the last three dimensions by reflection (`torch.ops.aten.reflection_pad3d`)."""
 
 @overload
 def reflection_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
 def reflection_pad3d_backward(grad_output: Tensor, input: Tensor, padding: int | Sequence[int]) -> Tensor: ...
 @overload
 def replication_pad1d(input: Tensor, padding: int | Sequence[int]) -> Tensor:
-    """The tensor continued at the ends of the last dimension by its outermost elements (`torch.ops.aten.replication_pad1d`)."""
+    """Pad the last dimension with its edge elements (`torch.ops.aten.replication_pad1d`)."""
 
 @overload
 def replication_pad1d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
@@ -4226,7 +4226,7 @@ def replication_pad1d_backward(
 ) -> Tensor: ...
 @overload
 def replication_pad2d(input: Tensor, padding: int | Sequence[int]) -> Tensor:
-    """The tensor continued at the ends of the last two dimensions by its outermost elements (`torch.ops.aten.replication_pad2d`)."""
+    """Pad the last two dimensions with their edge elements (`torch.ops.aten.replication_pad2d`)."""
 
 @overload
 def replication_pad2d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
@@ -4235,7 +4235,7 @@ def replication_pad2d_backward(
 ) -> Tensor: ...
 @overload
 def replication_pad3d(input: Tensor, padding: int | Sequence[int]) -> Tensor:
-    """The tensor continued at the ends of the last three dimensions by its outermost elements (`torch.ops.aten.replication_pad3d`)."""
+    """Pad the last three dimensions with their edge elements (`torch.ops.aten.replication_pad3d`)."""
 
 @overload
 def replication_pad3d(input: Tensor, padding: int | Sequence[int], *, out: Tensor) -> Tensor: ...
@@ -4245,11 +4245,11 @@ def replication_pad3d_backward(
 def _pad_circular(input: Tensor, pad: Sequence[int]) -> Tensor: ...
 def _pad_enum(input: Tensor, pad: Sequence[int], mode: int, value: float | None = ...) -> Tensor: ...
 def pad(input: Tensor, pad: Sequence[int], mode: str = ..., value: float | None = ...) -> Tensor:
-    """The tensor with elements added to, or cut off, its ends (`torch.nn.functional.pad`)."""
+    """Pad a tensor, or crop it, at its ends (`torch.nn.functional.pad`)."""
 
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-    """The sum of two tensors, the second one scaled by `alpha` (`torch.add`)."""
+    """Add two tensors, the second one scaled by `alpha` (`torch.add`)."""
 
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
@@ -4258,7 +4258,7 @@ def add_(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tenso
 
 @overload
 def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-    """The difference of two tensors, the second one scaled by `alpha` (`torch.sub`)."""
+    """Subtract the second tensor, scaled by `alpha`, from the first one (`torch.sub`)."""
 
 @overload
 def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
@@ -4266,11 +4266,11 @@ def sub_(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tenso
     """In-place version of `tt.sub` (`torch.Tensor.sub_`)."""
 
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-    """The difference of two tensors, in reverse order: `input`, scaled by `alpha`, is subtracted from `other` (`torch.rsub`)."""
+    """Subtract `input`, scaled by `alpha`, from `other` (`torch.rsub`)."""
 
 @overload
 def mul(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The product of two tensors, element by element (`torch.mul`)."""
+    """Multiply two tensors elementwise (`torch.mul`)."""
 
 @overload
 def mul(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4279,7 +4279,7 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def div(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.div`)."""
+    """Divide two tensors elementwise, rounding the quotient as `rounding_mode` says (`torch.div`)."""
 
 @overload
 def div(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4295,7 +4295,7 @@ def div_(input: Tensor, other: Tensor | Number) -> Tensor:
 def div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
 @overload
 def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.floor_divide`)."""
+    """Divide two tensors elementwise, rounding the quotient down as `//` does (`torch.floor_divide`)."""
 
 @overload
 def floor_divide(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4304,7 +4304,7 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.remainder`)."""
+    """Compute the remainder of floor division, with the sign of the divisor, as Python's `%` does (`torch.remainder`)."""
 
 @overload
 def remainder(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4313,7 +4313,7 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.fmod`)."""
+    """Compute the remainder of truncated division, with the sign of the dividend, as C's `fmod` does (`torch.fmod`)."""
 
 @overload
 def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4322,7 +4322,7 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def pow(input: Tensor, exponent: Tensor) -> Tensor:
-    """The elements of a tensor, each raised to a power (`torch.pow`)."""
+    """Raise each element to a power (`torch.pow`)."""
 
 @overload
 def pow(input: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4342,31 +4342,31 @@ def pow_(input: Tensor, exponent: Tensor) -> Tensor:
 def pow_(input: Tensor, exponent: Number) -> Tensor: ...
 @overload
 def maximum(input: Tensor, other: Tensor) -> Tensor:
-    """The larger one of each pair of elements; nan where either one is nan (`torch.maximum`)."""
+    """Compute the elementwise maximum of two tensors, propagating NaN (`torch.maximum`)."""
 
 @overload
 def maximum(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def minimum(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller one of each pair of elements; nan where either one is nan (`torch.minimum`)."""
+    """Compute the elementwise minimum of two tensors, propagating NaN (`torch.minimum`)."""
 
 @overload
 def minimum(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def fmax(input: Tensor, other: Tensor) -> Tensor:
-    """The larger one of each pair of elements; the other one where one is nan (`torch.fmax`)."""
+    """Compute the elementwise maximum of two tensors, ignoring NaN (`torch.fmax`)."""
 
 @overload
 def fmax(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def fmin(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller one of each pair of elements; the other one where one is nan (`torch.fmin`)."""
+    """Compute the elementwise minimum of two tensors, ignoring NaN (`torch.fmin`)."""
 
 @overload
 def fmin(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def atan2(input: Tensor, other: Tensor) -> Tensor:
-    """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.atan2`)."""
+    """Compute the angle between the positive x axis and the point (`other`, `input`), in [-pi, pi] (`torch.atan2`)."""
 
 @overload
 def atan2(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4375,7 +4375,7 @@ def atan2_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def arctan2(input: Tensor, other: Tensor) -> Tensor:
-    """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.arctan2`)."""
+    """Compute the angle between the positive x axis and the point (`other`, `input`), in [-pi, pi] (`torch.arctan2`)."""
 
 @overload
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4384,7 +4384,7 @@ def arctan2_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def neg(input: Tensor) -> Tensor:
-    """Each element with the opposite sign (`torch.neg`)."""
+    """Negate each element (`torch.neg`)."""
 
 @overload
 def neg(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4393,7 +4393,7 @@ def neg_(input: Tensor) -> Tensor:
 
 @overload
 def abs(input: Tensor) -> Tensor:
-    """The absolute value of each element; the modulus of a complex one (`torch.abs`)."""
+    """Compute the absolute value of each element; the modulus of a complex one (`torch.abs`)."""
 
 @overload
 def abs(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4402,7 +4402,7 @@ def abs_(input: Tensor) -> Tensor:
 
 @overload
 def negative(input: Tensor) -> Tensor:
-    """Each element with the opposite sign (`torch.negative`)."""
+    """Negate each element (`torch.negative`)."""
 
 @overload
 def negative(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4411,7 +4411,7 @@ def negative_(input: Tensor) -> Tensor:
 
 @overload
 def absolute(input: Tensor) -> Tensor:
-    """The absolute value of each element; the modulus of a complex one (`torch.absolute`)."""
+    """Compute the absolute value of each element; the modulus of a complex one (`torch.absolute`)."""
 
 @overload
 def absolute(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4419,11 +4419,11 @@ def absolute_(input: Tensor) -> Tensor:
     """In-place version of `tt.absolute` (`torch.Tensor.absolute_`)."""
 
 def positive(input: Tensor) -> Tensor:
-    """`input` itself, as unary `+` gives it (`torch.positive`)."""
+    """Return `input` itself, as unary `+` does (`torch.positive`)."""
 
 @overload
 def sign(input: Tensor) -> Tensor:
-    """The sign of each element: -1, 0 or 1 (`torch.sign`)."""
+    """Return the sign of each element: -1, 0 or 1 (`torch.sign`)."""
 
 @overload
 def sign(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4432,7 +4432,7 @@ def sign_(input: Tensor) -> Tensor:
 
 @overload
 def square(input: Tensor) -> Tensor:
-    """Each element multiplied by itself (`torch.square`)."""
+    """Square each element (`torch.square`)."""
 
 @overload
 def square(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4441,7 +4441,7 @@ def square_(input: Tensor) -> Tensor:
 
 @overload
 def reciprocal(input: Tensor) -> Tensor:
-    """One divided by each element (`torch.reciprocal`)."""
+    """Compute the reciprocal of each element (`torch.reciprocal`)."""
 
 @overload
 def reciprocal(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4450,7 +4450,7 @@ def reciprocal_(input: Tensor) -> Tensor:
 
 @overload
 def exp(input: Tensor) -> Tensor:
-    """The exponential function of each element (`torch.exp`)."""
+    """Compute the exponential function of each element (`torch.exp`)."""
 
 @overload
 def exp(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4459,7 +4459,7 @@ def exp_(input: Tensor) -> Tensor:
 
 @overload
 def exp2(input: Tensor) -> Tensor:
-    """Two to the power of each element (`torch.exp2`)."""
+    """Compute 2 to the power of each element (`torch.exp2`)."""
 
 @overload
 def exp2(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4468,7 +4468,7 @@ def exp2_(input: Tensor) -> Tensor:
 
 @overload
 def expm1(input: Tensor) -> Tensor:
-    """The exponential function minus 1, accurate for elements near zero (`torch.expm1`)."""
+    """Compute the exponential function minus 1, accurate for elements near zero (`torch.expm1`)."""
 
 @overload
 def expm1(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4477,7 +4477,7 @@ def expm1_(input: Tensor) -> Tensor:
 
 @overload
 def log(input: Tensor) -> Tensor:
-    """The natural logarithm of each element (`torch.log`)."""
+    """Compute the natural logarithm of each element (`torch.log`)."""
 
 @overload
 def log(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4486,7 +4486,7 @@ def log_(input: Tensor) -> Tensor:
 
 @overload
 def log1p(input: Tensor) -> Tensor:
-    """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`)."""
+    """Compute the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`)."""
 
 @overload
 def log1p(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4495,7 +4495,7 @@ def log1p_(input: Tensor) -> Tensor:
 
 @overload
 def log2(input: Tensor) -> Tensor:
-    """The logarithm to base 2 of each element (`torch.log2`)."""
+    """Compute the base-2 logarithm of each element (`torch.log2`)."""
 
 @overload
 def log2(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4504,7 +4504,7 @@ def log2_(input: Tensor) -> Tensor:
 
 @overload
 def log10(input: Tensor) -> Tensor:
-    """The logarithm to base 10 of each element (`torch.log10`)."""
+    """Compute the base-10 logarithm of each element (`torch.log10`)."""
 
 @overload
 def log10(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4513,7 +4513,7 @@ def log10_(input: Tensor) -> Tensor:
 
 @overload
 def sqrt(input: Tensor) -> Tensor:
-    """The square root of each element (`torch.sqrt`)."""
+    """Compute the square root of each element (`torch.sqrt`)."""
 
 @overload
 def sqrt(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4522,7 +4522,7 @@ def sqrt_(input: Tensor) -> Tensor:
 
 @overload
 def rsqrt(input: Tensor) -> Tensor:
-    """The reciprocal of the square root of each element (`torch.rsqrt`)."""
+    """Compute the reciprocal of the square root of each element (`torch.rsqrt`)."""
 
 @overload
 def rsqrt(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4531,7 +4531,7 @@ def rsqrt_(input: Tensor) -> Tensor:
 
 @overload
 def sin(input: Tensor) -> Tensor:
-    """The sine of each element, in radians (`torch.sin`)."""
+    """Compute the sine of each element, in radians (`torch.sin`)."""
 
 @overload
 def sin(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4540,7 +4540,7 @@ def sin_(input: Tensor) -> Tensor:
 
 @overload
 def cos(input: Tensor) -> Tensor:
-    """The cosine of each element, in radians (`torch.cos`)."""
+    """Compute the cosine of each element, in radians (`torch.cos`)."""
 
 @overload
 def cos(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4549,7 +4549,7 @@ def cos_(input: Tensor) -> Tensor:
 
 @overload
 def tan(input: Tensor) -> Tensor:
-    """The tangent of each element, in radians (`torch.tan`)."""
+    """Compute the tangent of each element, in radians (`torch.tan`)."""
 
 @overload
 def tan(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4558,7 +4558,7 @@ def tan_(input: Tensor) -> Tensor:
 
 @overload
 def tanh(input: Tensor) -> Tensor:
-    """The hyperbolic tangent of each element; it lies in [-1, 1] (`torch.tanh`)."""
+    """Compute the hyperbolic tangent of each element (`torch.tanh`)."""
 
 @overload
 def tanh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4567,7 +4567,7 @@ def tanh_(input: Tensor) -> Tensor:
 
 @overload
 def sinh(input: Tensor) -> Tensor:
-    """The hyperbolic sine of each element (`torch.sinh`)."""
+    """Compute the hyperbolic sine of each element (`torch.sinh`)."""
 
 @overload
 def sinh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4576,7 +4576,7 @@ def sinh_(input: Tensor) -> Tensor:
 
 @overload
 def cosh(input: Tensor) -> Tensor:
-    """The hyperbolic cosine of each element (`torch.cosh`)."""
+    """Compute the hyperbolic cosine of each element (`torch.cosh`)."""
 
 @overload
 def cosh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4585,7 +4585,7 @@ def cosh_(input: Tensor) -> Tensor:
 
 @overload
 def asin(input: Tensor) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.asin`)."""
+    """Compute the arcsine of each element, in radians (`torch.asin`)."""
 
 @overload
 def asin(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4594,7 +4594,7 @@ def asin_(input: Tensor) -> Tensor:
 
 @overload
 def acos(input: Tensor) -> Tensor:
-    """The angle in [0, pi] whose cosine is the element, in radians (`torch.acos`)."""
+    """Compute the arccosine of each element, in radians (`torch.acos`)."""
 
 @overload
 def acos(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4603,7 +4603,7 @@ def acos_(input: Tensor) -> Tensor:
 
 @overload
 def atan(input: Tensor) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.atan`)."""
+    """Compute the arctangent of each element, in radians (`torch.atan`)."""
 
 @overload
 def atan(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4612,7 +4612,7 @@ def atan_(input: Tensor) -> Tensor:
 
 @overload
 def asinh(input: Tensor) -> Tensor:
-    """The inverse of the hyperbolic sine of each element (`torch.asinh`)."""
+    """Compute the inverse hyperbolic sine of each element (`torch.asinh`)."""
 
 @overload
 def asinh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4621,7 +4621,7 @@ def asinh_(input: Tensor) -> Tensor:
 
 @overload
 def acosh(input: Tensor) -> Tensor:
-    """The inverse of the hyperbolic cosine of each element (`torch.acosh`)."""
+    """Compute the inverse hyperbolic cosine of each element (`torch.acosh`)."""
 
 @overload
 def acosh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4630,7 +4630,7 @@ def acosh_(input: Tensor) -> Tensor:
 
 @overload
 def atanh(input: Tensor) -> Tensor:
-    """The inverse of the hyperbolic tangent of each element (`torch.atanh`)."""
+    """Compute the inverse hyperbolic tangent of each element (`torch.atanh`)."""
 
 @overload
 def atanh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4639,7 +4639,7 @@ def atanh_(input: Tensor) -> Tensor:
 
 @overload
 def sigmoid(input: Tensor) -> Tensor:
-    """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.sigmoid`)."""
+    """Compute the sigmoid (logistic function) of each element (`torch.sigmoid`)."""
 
 @overload
 def sigmoid(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4648,7 +4648,7 @@ def sigmoid_(input: Tensor) -> Tensor:
 
 @overload
 def erf(input: Tensor) -> Tensor:
-    """The error function of each element; it lies in [-1, 1] (`torch.erf`)."""
+    """Compute the error function of each element (`torch.erf`)."""
 
 @overload
 def erf(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4657,7 +4657,7 @@ def erf_(input: Tensor) -> Tensor:
 
 @overload
 def erfc(input: Tensor) -> Tensor:
-    """The complementary error function of each element; it lies in [0, 2] (`torch.erfc`)."""
+    """Compute the complementary error function of each element (`torch.erfc`)."""
 
 @overload
 def erfc(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4666,7 +4666,7 @@ def erfc_(input: Tensor) -> Tensor:
 
 @overload
 def arcsin(input: Tensor) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.arcsin`)."""
+    """Compute the arcsine of each element, in radians (`torch.arcsin`)."""
 
 @overload
 def arcsin(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4675,7 +4675,7 @@ def arcsin_(input: Tensor) -> Tensor:
 
 @overload
 def arccos(input: Tensor) -> Tensor:
-    """The angle in [0, pi] whose cosine is the element, in radians (`torch.arccos`)."""
+    """Compute the arccosine of each element, in radians (`torch.arccos`)."""
 
 @overload
 def arccos(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4684,7 +4684,7 @@ def arccos_(input: Tensor) -> Tensor:
 
 @overload
 def arctan(input: Tensor) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.arctan`)."""
+    """Compute the arctangent of each element, in radians (`torch.arctan`)."""
 
 @overload
 def arctan(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4693,7 +4693,7 @@ def arctan_(input: Tensor) -> Tensor:
 
 @overload
 def arcsinh(input: Tensor) -> Tensor:
-    """The inverse of the hyperbolic sine of each element (`torch.arcsinh`)."""
+    """Compute the inverse hyperbolic sine of each element (`torch.arcsinh`)."""
 
 @overload
 def arcsinh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4702,7 +4702,7 @@ def arcsinh_(input: Tensor) -> Tensor:
 
 @overload
 def arccosh(input: Tensor) -> Tensor:
-    """The inverse of the hyperbolic cosine of each element (`torch.arccosh`)."""
+    """Compute the inverse hyperbolic cosine of each element (`torch.arccosh`)."""
 
 @overload
 def arccosh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4711,7 +4711,7 @@ def arccosh_(input: Tensor) -> Tensor:
 
 @overload
 def arctanh(input: Tensor) -> Tensor:
-    """The inverse of the hyperbolic tangent of each element (`torch.arctanh`)."""
+    """Compute the inverse hyperbolic tangent of each element (`torch.arctanh`)."""
 
 @overload
 def arctanh(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4720,7 +4720,7 @@ def arctanh_(input: Tensor) -> Tensor:
 
 @overload
 def floor(input: Tensor) -> Tensor:
-    """The largest whole number that is not above the element (`torch.floor`)."""
+    """Round each element down to an integer (`torch.floor`)."""
 
 @overload
 def floor(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4729,7 +4729,7 @@ def floor_(input: Tensor) -> Tensor:
 
 @overload
 def ceil(input: Tensor) -> Tensor:
-    """The smallest whole number that is not below the element (`torch.ceil`)."""
+    """Round each element up to an integer (`torch.ceil`)."""
 
 @overload
 def ceil(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4738,7 +4738,7 @@ def ceil_(input: Tensor) -> Tensor:
 
 @overload
 def round(input: Tensor) -> Tensor:
-    """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.round`)."""
+    """Round each element to the nearest integer, or to `decimals` places, with ties to even (`torch.round`)."""
 
 @overload
 def round(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4754,7 +4754,7 @@ def round_(input: Tensor) -> Tensor:
 def round_(input: Tensor, *, decimals: int) -> Tensor: ...
 @overload
 def trunc(input: Tensor) -> Tensor:
-    """The whole part of each element: its fraction is dropped (`torch.trunc`)."""
+    """Round each element toward zero to an integer (`torch.trunc`)."""
 
 @overload
 def trunc(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4763,7 +4763,7 @@ def trunc_(input: Tensor) -> Tensor:
 
 @overload
 def fix(input: Tensor) -> Tensor:
-    """The whole part of each element: its fraction is dropped (`torch.fix`)."""
+    """Round each element toward zero to an integer (`torch.fix`)."""
 
 @overload
 def fix(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4777,7 +4777,7 @@ def _conj_physical(input: Tensor, *, out: Tensor) -> Tensor: ...
 def _conj_physical_(input: Tensor) -> Tensor: ...
 @overload
 def conj_physical(input: Tensor) -> Tensor:
-    """The complex conjugate of each element, written into new memory (`torch.conj_physical`)."""
+    """Compute the complex conjugate of each element (`torch.conj_physical`)."""
 
 @overload
 def conj_physical(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4785,17 +4785,17 @@ def conj_physical_(input: Tensor) -> Tensor:
     """In-place version of `tt.conj_physical` (`torch.Tensor.conj_physical_`)."""
 
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate of each element (`torch.conj`)."""
+    """Return the complex conjugate of each element (`torch.conj`)."""
 
 def resolve_conj(input: Tensor) -> Tensor:
-    """`input` without pending conjugation: here always `input` itself (`torch.resolve_conj`)."""
+    """Return `input` with pending conjugation applied, which here is always `input` itself (`torch.resolve_conj`)."""
 
 def resolve_neg(input: Tensor) -> Tensor:
-    """`input` without pending negation: here always `input` itself (`torch.resolve_neg`)."""
+    """Return `input` with pending negation applied, which here is always `input` itself (`torch.resolve_neg`)."""
 
 @overload
 def relu(input: Tensor) -> Tensor:
-    """Each element, or zero where it is negative (`torch.relu`)."""
+    """Replace negative elements with zero (`torch.relu`)."""
 
 @overload
 def relu(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4804,7 +4804,7 @@ def relu_(input: Tensor) -> Tensor:
 
 @overload
 def gelu(input: Tensor, *, approximate: str = ...) -> Tensor:
-    """Each element times the probability that a standard normal variable lies below it (`torch.nn.functional.gelu`)."""
+    """Apply the GELU function, x times the standard normal CDF of x (`torch.nn.functional.gelu`)."""
 
 @overload
 def gelu(input: Tensor, *, approximate: str = ..., out: Tensor) -> Tensor: ...
@@ -4813,7 +4813,7 @@ def gelu_(input: Tensor, *, approximate: str = ...) -> Tensor:
 
 @overload
 def silu(input: Tensor) -> Tensor:
-    """Each element times its logistic sigmoid; also called swish (`torch.nn.functional.silu`)."""
+    """Apply the SiLU (swish) function, x * sigmoid(x) (`torch.nn.functional.silu`)."""
 
 @overload
 def silu(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4822,13 +4822,13 @@ def silu_(input: Tensor) -> Tensor:
 
 @overload
 def softplus(input: Tensor, beta: Number = ..., threshold: Number = ...) -> Tensor:
-    """A smooth form of relu: the logarithm of 1 plus an exponential (`torch.nn.functional.softplus`)."""
+    """Compute softplus, a smooth approximation of relu (`torch.nn.functional.softplus`)."""
 
 @overload
 def softplus(input: Tensor, beta: Number = ..., threshold: Number = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def leaky_relu(input: Tensor, negative_slope: Number = ...) -> Tensor:
-    """Each element, multiplied by a small slope where it is negative (`torch.nn.functional.leaky_relu`)."""
+    """Multiply negative elements by a small slope (`torch.nn.functional.leaky_relu`)."""
 
 @overload
 def leaky_relu(input: Tensor, negative_slope: Number = ..., *, out: Tensor) -> Tensor: ...
@@ -4954,7 +4954,7 @@ def isfinite(input: Tensor) -> Tensor:
 
 @overload
 def logical_not(input: Tensor) -> Tensor:
-    """True where an element is zero or False, and False elsewhere (`torch.logical_not`)."""
+    """Test if each element is zero or False (`torch.logical_not`)."""
 
 @overload
 def logical_not(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4990,7 +4990,7 @@ def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The bits that are set in both of two integers (`torch.bitwise_and`)."""
+    """Compute the bitwise and of two integer tensors (`torch.bitwise_and`)."""
 
 @overload
 def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4999,7 +4999,7 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The bits that are set in at least one of two integers (`torch.bitwise_or`)."""
+    """Compute the bitwise or of two integer tensors (`torch.bitwise_or`)."""
 
 @overload
 def bitwise_or(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5008,7 +5008,7 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The bits that are set in exactly one of two integers (`torch.bitwise_xor`)."""
+    """Compute the bitwise exclusive or of two integer tensors (`torch.bitwise_xor`)."""
 
 @overload
 def bitwise_xor(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5017,7 +5017,7 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The bits of integers, moved towards the higher places (`torch.bitwise_left_shift`)."""
+    """Shift the bits of integers to the left (`torch.bitwise_left_shift`)."""
 
 @overload
 def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5026,7 +5026,7 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The bits of integers, moved towards the lower places (`torch.bitwise_right_shift`)."""
+    """Shift the bits of integers to the right (`torch.bitwise_right_shift`)."""
 
 @overload
 def bitwise_right_shift(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5035,7 +5035,7 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def gcd(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisor of two integers (`torch.gcd`)."""
+    """Compute the greatest common divisor of two integer tensors (`torch.gcd`)."""
 
 @overload
 def gcd(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5044,7 +5044,7 @@ def gcd_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiple of two integers (`torch.lcm`)."""
+    """Compute the least common multiple of two integer tensors (`torch.lcm`)."""
 
 @overload
 def lcm(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5053,7 +5053,7 @@ def lcm_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def bitwise_not(input: Tensor) -> Tensor:
-    """Integers with every bit inverted; bools negated (`torch.bitwise_not`)."""
+    """Invert every bit of integers, and negate bools (`torch.bitwise_not`)."""
 
 @overload
 def bitwise_not(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5062,7 +5062,7 @@ def bitwise_not_(input: Tensor) -> Tensor:
 
 @overload
 def clamp(input: Tensor, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-    """Each element, held between a lower and an upper bound (`torch.clamp`)."""
+    """Clamp each element to a lower and an upper bound (`torch.clamp`)."""
 
 @overload
 def clamp(input: Tensor, min: Number | None = ..., max: Number | None = ..., *, out: Tensor) -> Tensor: ...
@@ -5078,7 +5078,7 @@ def clamp_(input: Tensor, min: Number | None = ..., max: Number | None = ...) ->
 def clamp_(input: Tensor, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
 @overload
 def clamp_min(input: Tensor, min: Number) -> Tensor:
-    """Each element, or the lower bound where it is below that (`torch.clamp_min`)."""
+    """Clamp each element to a lower bound (`torch.clamp_min`)."""
 
 @overload
 def clamp_min(input: Tensor, min: Number, *, out: Tensor) -> Tensor: ...
@@ -5094,7 +5094,7 @@ def clamp_min_(input: Tensor, min: Number) -> Tensor:
 def clamp_min_(input: Tensor, min: Tensor) -> Tensor: ...
 @overload
 def clamp_max(input: Tensor, max: Number) -> Tensor:
-    """Each element, or the upper bound where it is above that (`torch.clamp_max`)."""
+    """Clamp each element to an upper bound (`torch.clamp_max`)."""
 
 @overload
 def clamp_max(input: Tensor, max: Number, *, out: Tensor) -> Tensor: ...
@@ -5110,7 +5110,7 @@ def clamp_max_(input: Tensor, max: Number) -> Tensor:
 def clamp_max_(input: Tensor, max: Tensor) -> Tensor: ...
 @overload
 def clip(input: Tensor, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-    """Each element, held between a lower and an upper bound (`torch.clip`)."""
+    """Clamp each element to a lower and an upper bound (`torch.clip`)."""
 
 @overload
 def clip(input: Tensor, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
@@ -5122,7 +5122,7 @@ def clip_(input: Tensor, min: Number | None = ..., max: Number | None = ...) -> 
 def clip_(input: Tensor, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
 @overload
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
-    """Elements of `input` where a condition holds and of `other` elsewhere (`torch.where`)."""
+    """Select elements of `input` where a condition is True and of `other` elsewhere (`torch.where`)."""
 
 @overload
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5130,7 +5130,7 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, 
 def where(condition: Tensor) -> Sequence[Tensor]: ...
 @overload
 def lerp(input: Tensor, end: Tensor, weight: Number) -> Tensor:
-    """Linear interpolation from `input` to `end` (`torch.lerp`)."""
+    """Interpolate linearly from `input` to `end` (`torch.lerp`)."""
 
 @overload
 def lerp(input: Tensor, end: Tensor, weight: Number, *, out: Tensor) -> Tensor: ...
@@ -5146,7 +5146,7 @@ def lerp_(input: Tensor, end: Tensor, weight: Number) -> Tensor:
 def lerp_(input: Tensor, end: Tensor, weight: Tensor) -> Tensor: ...
 @overload
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-    """A tensor plus the scaled product of two others (`torch.addcmul`)."""
+    """Add the scaled product of two tensors to a tensor (`torch.addcmul`)."""
 
 @overload
 def addcmul(
@@ -5157,7 +5157,7 @@ def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number =
 
 @overload
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-    """A tensor plus the scaled quotient of two others (`torch.addcdiv`)."""
+    """Add the scaled quotient of two tensors to a tensor (`torch.addcdiv`)."""
 
 @overload
 def addcdiv(
@@ -5168,7 +5168,7 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number =
 
 @overload
 def sgn(input: Tensor) -> Tensor:
-    """The sign of each element; a complex number is divided by its modulus (`torch.sgn`)."""
+    """Return the sign of each element; divide complex numbers by their modulus (`torch.sgn`)."""
 
 @overload
 def sgn(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5183,7 +5183,7 @@ def signbit(input: Tensor) -> Tensor:
 def signbit(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def frac(input: Tensor) -> Tensor:
-    """The fraction of each element, with the element's sign (`torch.frac`)."""
+    """Compute the fractional part of each element, with the element's sign (`torch.frac`)."""
 
 @overload
 def frac(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5192,7 +5192,7 @@ def frac_(input: Tensor) -> Tensor:
 
 @overload
 def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The magnitude of the first tensor with the sign of the second one (`torch.copysign`)."""
+    """Combine the magnitude of the first tensor with the sign of the second one (`torch.copysign`)."""
 
 @overload
 def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5201,7 +5201,7 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
-    """The step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.heaviside`)."""
+    """Compute the Heaviside step function, with a given value for zero (`torch.heaviside`)."""
 
 @overload
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5210,7 +5210,7 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
 
 @overload
 def hypot(input: Tensor, other: Tensor) -> Tensor:
-    """The length of the hypotenuse over two legs, without overflow on the way (`torch.hypot`)."""
+    """Compute the length of the hypotenuse of two legs without intermediate overflow (`torch.hypot`)."""
 
 @overload
 def hypot(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5219,7 +5219,7 @@ def hypot_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next number that the dtype can hold after `input`, on the way to `other` (`torch.nextafter`)."""
+    """Return the next representable number after `input` toward `other` (`torch.nextafter`)."""
 
 @overload
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5230,7 +5230,7 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
 def nan_to_num(
     input: Tensor, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
 ) -> Tensor:
-    """The elements with nan and the infinities replaced by numbers (`torch.nan_to_num`)."""
+    """Replace NaN and infinities with numbers (`torch.nan_to_num`)."""
 
 @overload
 def nan_to_num(
@@ -5248,7 +5248,7 @@ def nan_to_num_(
 
 @overload
 def frexp(input: Tensor) -> return_types.frexp:
-    """Mantissa and exponent to base 2 of each element (`torch.frexp`)."""
+    """Decompose each element into mantissa and base-2 exponent (`torch.frexp`)."""
 
 @overload
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
@@ -5256,7 +5256,7 @@ def _frexp_mantissa(input: Tensor) -> Tensor: ...
 def _frexp_exponent(input: Tensor) -> Tensor: ...
 @overload
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
-    """Each element times a power of two (`torch.ldexp`)."""
+    """Multiply each element by a power of two (`torch.ldexp`)."""
 
 @overload
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5265,7 +5265,7 @@ def ldexp_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def deg2rad(input: Tensor) -> Tensor:
-    """Angles in degrees, converted to radians (`torch.deg2rad`)."""
+    """Convert angles from degrees to radians (`torch.deg2rad`)."""
 
 @overload
 def deg2rad(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5274,7 +5274,7 @@ def deg2rad_(input: Tensor) -> Tensor:
 
 @overload
 def rad2deg(input: Tensor) -> Tensor:
-    """Angles in radians, converted to degrees (`torch.rad2deg`)."""
+    """Convert angles from radians to degrees (`torch.rad2deg`)."""
 
 @overload
 def rad2deg(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5283,19 +5283,19 @@ def rad2deg_(input: Tensor) -> Tensor:
 
 @overload
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """The logarithm of the sum of two exponentials, without overflow on the way (`torch.logaddexp`)."""
+    """Compute the logarithm of the sum of two exponentials without intermediate overflow (`torch.logaddexp`)."""
 
 @overload
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
-    """The logarithm to base 2 of the sum of two powers of two, without overflow on the way (`torch.logaddexp2`)."""
+    """Compute the base-2 logarithm of the sum of two powers of two without intermediate overflow (`torch.logaddexp2`)."""
 
 @overload
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
-    """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.xlogy`)."""
+    """Compute one tensor times the logarithm of another one, where zero times any logarithm is zero (`torch.xlogy`)."""
 
 @overload
 def xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5304,7 +5304,7 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def logit(input: Tensor, eps: float | None = ...) -> Tensor:
-    """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.logit`)."""
+    """Compute the logit, the inverse of the sigmoid (`torch.logit`)."""
 
 @overload
 def logit(input: Tensor, eps: float | None = ..., *, out: Tensor) -> Tensor: ...
@@ -5314,7 +5314,7 @@ def logit_(input: Tensor, eps: float | None = ...) -> Tensor:
 def logit_backward(grad_output: Tensor, input: Tensor, eps: float | None = ...) -> Tensor: ...
 @overload
 def sinc(input: Tensor) -> Tensor:
-    """The normalised sinc function of each element (`torch.sinc`)."""
+    """Compute the normalized sinc function of each element (`torch.sinc`)."""
 
 @overload
 def sinc(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5323,7 +5323,7 @@ def sinc_(input: Tensor) -> Tensor:
 
 @overload
 def multiply(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The product of two tensors, element by element (`torch.multiply`)."""
+    """Multiply two tensors elementwise (`torch.multiply`)."""
 
 @overload
 def multiply(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5332,7 +5332,7 @@ def multiply_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-    """The difference of two tensors, the second one scaled by `alpha` (`torch.subtract`)."""
+    """Subtract the second tensor, scaled by `alpha`, from the first one (`torch.subtract`)."""
 
 @overload
 def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor) -> Tensor: ...
@@ -5341,7 +5341,7 @@ def subtract_(input: Tensor, other: Tensor | Number, *, alpha: Number = ...) -> 
 
 @overload
 def divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.divide`)."""
+    """Divide two tensors elementwise, rounding the quotient as `rounding_mode` says (`torch.divide`)."""
 
 @overload
 def divide(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5357,7 +5357,7 @@ def divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 def divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
 @overload
 def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.true_divide`)."""
+    """Divide two tensors elementwise without rounding (`torch.true_divide`)."""
 
 @overload
 def true_divide(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -5366,7 +5366,7 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def float_power(input: Tensor, exponent: Tensor) -> Tensor:
-    """Powers computed in double precision, whatever the dtypes (`torch.float_power`)."""
+    """Compute powers in double precision for all dtypes (`torch.float_power`)."""
 
 @overload
 def float_power(input: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5380,19 +5380,19 @@ def float_power(input: Number, exponent: Tensor) -> Tensor: ...
 def float_power(input: Number, exponent: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def angle(input: Tensor) -> Tensor:
-    """The angle of each complex number in the plane, in radians from -pi to pi (`torch.angle`)."""
+    """Compute the angle of each complex number, in radians from -pi to pi (`torch.angle`)."""
 
 @overload
 def angle(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def complex(real: Tensor, imag: Tensor) -> Tensor:
-    """Complex numbers with given real and imaginary parts (`torch.complex`)."""
+    """Combine real and imaginary parts into complex numbers (`torch.complex`)."""
 
 @overload
 def complex(real: Tensor, imag: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """Complex numbers with given moduli and angles (`torch.polar`)."""
+    """Create complex numbers from moduli and angles (`torch.polar`)."""
 
 @overload
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5404,7 +5404,7 @@ def max_pool2d(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> Tensor:
-    """The largest element of each window of images (`torch.max_pool2d`)."""
+    """Return the maximum of each sliding window of images (`torch.max_pool2d`)."""
 
 def max_pool2d_with_indices(
     input: Tensor,
@@ -5414,7 +5414,7 @@ def max_pool2d_with_indices(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of images, with its place (`torch.ops.aten.max_pool2d_with_indices`)."""
+    """Return the maximum of each sliding window of images, and its index (`torch.ops.aten.max_pool2d_with_indices`)."""
 
 def max_pool2d_with_indices_backward(
     grad_output: Tensor,
@@ -5434,7 +5434,7 @@ def max_pool1d(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> Tensor:
-    """The largest element of each window of signals (`torch.max_pool1d`)."""
+    """Return the maximum of each sliding window of signals (`torch.max_pool1d`)."""
 
 def max_pool1d_with_indices(
     input: Tensor,
@@ -5444,7 +5444,7 @@ def max_pool1d_with_indices(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of signals, with its place (`torch.max_pool1d_with_indices`)."""
+    """Return the maximum of each sliding window of signals, and its index (`torch.max_pool1d_with_indices`)."""
 
 @overload
 def avg_pool2d(
@@ -5456,7 +5456,7 @@ def avg_pool2d(
     count_include_pad: bool = ...,
     divisor_override: int | None = ...,
 ) -> Tensor:
-    """The mean of each window of images (`torch.nn.functional.avg_pool2d`)."""
+    """Compute the mean of each sliding window of images (`torch.nn.functional.avg_pool2d`)."""
 
 @overload
 def avg_pool2d(
@@ -5488,7 +5488,7 @@ def avg_pool1d(
     ceil_mode: bool = ...,
     count_include_pad: bool = ...,
 ) -> Tensor:
-    """The mean of each window of signals (`torch.avg_pool1d`)."""
+    """Compute the mean of each sliding window of signals (`torch.avg_pool1d`)."""
 
 def max_pool3d(
     input: Tensor,
@@ -5498,7 +5498,7 @@ def max_pool3d(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> Tensor:
-    """The largest element of each window of volumes (`torch.max_pool3d`)."""
+    """Return the maximum of each sliding window of volumes (`torch.max_pool3d`)."""
 
 def max_pool3d_with_indices(
     input: Tensor,
@@ -5508,7 +5508,7 @@ def max_pool3d_with_indices(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of volumes, with its place (`torch.nn.functional.max_pool3d_with_indices`)."""
+    """Return the maximum of each sliding window of volumes, and its index (`torch.nn.functional.max_pool3d_with_indices`)."""
 
 def max_pool3d_with_indices_backward(
     grad_output: Tensor,
@@ -5530,7 +5530,7 @@ def avg_pool3d(
     count_include_pad: bool = ...,
     divisor_override: int | None = ...,
 ) -> Tensor:
-    """The mean of each window of volumes (`torch.nn.functional.avg_pool3d`)."""
+    """Compute the mean of each sliding window of volumes (`torch.nn.functional.avg_pool3d`)."""
 
 @overload
 def avg_pool3d(
@@ -5555,32 +5555,32 @@ def avg_pool3d_backward(
     divisor_override: int | None,
 ) -> Tensor: ...
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """The means of as many windows of signals as the result is to have (`torch.adaptive_avg_pool1d`)."""
+    """Compute means over windows of signals, sized to give the requested output size (`torch.adaptive_avg_pool1d`)."""
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """The means of as many windows of images as the result is to have (`torch.nn.functional.adaptive_avg_pool2d`)."""
+    """Compute means over windows of images, sized to give the requested output size (`torch.nn.functional.adaptive_avg_pool2d`)."""
 
 def _adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
 def _adaptive_avg_pool2d_backward(grad_output: Tensor, input: Tensor) -> Tensor: ...
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """The means of as many windows of volumes as the result is to have (`torch.nn.functional.adaptive_avg_pool3d`)."""
+    """Compute means over windows of volumes, sized to give the requested output size (`torch.nn.functional.adaptive_avg_pool3d`)."""
 
 def _adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
 def _adaptive_avg_pool3d_backward(grad_output: Tensor, input: Tensor) -> Tensor: ...
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest elements of as many windows of signals as the result is to have, with their places (`torch.adaptive_max_pool1d`)."""
+    """Return maxima over windows of signals, sized to give the requested output size, and their indices (`torch.adaptive_max_pool1d`)."""
 
 def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest elements of as many windows of images as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool2d`)."""
+    """Return maxima over windows of images, sized to give the requested output size, and their indices (`torch.nn.functional.adaptive_max_pool2d`)."""
 
 def adaptive_max_pool2d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
 def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest elements of as many windows of volumes as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool3d`)."""
+    """Return maxima over windows of volumes, sized to give the requested output size, and their indices (`torch.nn.functional.adaptive_max_pool3d`)."""
 
 def adaptive_max_pool3d_backward(grad_output: Tensor, input: Tensor, indices: Tensor) -> Tensor: ...
 @overload
 def max_unpool2d(input: Tensor, indices: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool2d`)."""
+    """Invert max pooling of images: write the maxima to their indices and zeros elsewhere (`torch.nn.functional.max_unpool2d`)."""
 
 @overload
 def max_unpool2d(
@@ -5594,7 +5594,7 @@ def max_unpool3d(
     stride: int | Sequence[int],
     padding: int | Sequence[int],
 ) -> Tensor:
-    """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool3d`)."""
+    """Invert max pooling of volumes: write the maxima to their indices and zeros elsewhere (`torch.nn.functional.max_unpool3d`)."""
 
 @overload
 def max_unpool3d(
@@ -5610,7 +5610,7 @@ def max_unpool3d(
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """Each element quantized to an integer and back, for training that is to expect quantization (`torch.fake_quantize_per_tensor_affine`)."""
+    """Quantize and dequantize each element, for quantization-aware training (`torch.fake_quantize_per_tensor_affine`)."""
 
 @overload
 def fake_quantize_per_tensor_affine(
@@ -5634,7 +5634,7 @@ def _requantize(
 def _dequantize_affine(input: Tensor, scale: Tensor | Number, zero_point: Tensor | Number) -> Tensor: ...
 @overload
 def quantize_per_tensor(input: Tensor, scale: float, zero_point: int, dtype: dtype) -> Tensor:
-    """A tensor of integers that stand for the nearest numbers on one grid (`torch.quantize_per_tensor`)."""
+    """Quantize a tensor with one scale and zero point (`torch.quantize_per_tensor`)."""
 
 @overload
 def quantize_per_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, dtype: dtype) -> Tensor: ...
@@ -5643,36 +5643,36 @@ def quantize_per_tensor(
     tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: dtype
 ) -> Sequence[Tensor]: ...
 def quantize_per_tensor_dynamic(input: Tensor, dtype: dtype, reduce_range: bool) -> Tensor:
-    """A quantized tensor whose scale and zero point follow from the least and the greatest element (`torch.quantize_per_tensor_dynamic`)."""
+    """Quantize a tensor with a scale and a zero point computed from its minimum and maximum (`torch.quantize_per_tensor_dynamic`)."""
 
 def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: dtype
 ) -> Tensor:
-    """A tensor of integers with a scale and a zero point for each index of one dimension (`torch.quantize_per_channel`)."""
+    """Quantize a tensor with a scale and a zero point for each index of a dimension (`torch.quantize_per_channel`)."""
 
 @overload
 def dequantize(input: Tensor) -> Tensor:
-    """The numbers that a quantized tensor stands for (`torch.dequantize`)."""
+    """Convert a quantized tensor to floating-point numbers (`torch.dequantize`)."""
 
 @overload
 def dequantize(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
 def int_repr(input: Tensor) -> Tensor:
-    """The integers of a quantized tensor (`torch.int_repr`)."""
+    """Return the integers of a quantized tensor (`torch.int_repr`)."""
 
 def q_scale(input: Tensor) -> float:
-    """The distance between two neighbouring values of a tensor that is quantized by one scale (`torch.q_scale`)."""
+    """Return the scale of a tensor quantized per tensor (`torch.q_scale`)."""
 
 def q_zero_point(input: Tensor) -> int:
-    """The integer that stands for 0 in a tensor that is quantized by one scale (`torch.q_zero_point`)."""
+    """Return the zero point of a tensor quantized per tensor (`torch.q_zero_point`)."""
 
 def q_per_channel_scales(input: Tensor) -> Tensor:
-    """The scales of a tensor that is quantized by channels (`torch.q_per_channel_scales`)."""
+    """Return the scales of a tensor quantized per channel (`torch.q_per_channel_scales`)."""
 
 def q_per_channel_zero_points(input: Tensor) -> Tensor:
-    """The zero points of a tensor that is quantized by channels (`torch.q_per_channel_zero_points`)."""
+    """Return the zero points of a tensor quantized per channel (`torch.q_per_channel_zero_points`)."""
 
 def q_per_channel_axis(input: Tensor) -> int:
-    """The dimension whose indices have scales of their own (`torch.q_per_channel_axis`)."""
+    """Return the dimension along which a tensor is quantized per channel (`torch.q_per_channel_axis`)."""
 
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor: ...
 def _make_per_channel_quantized_tensor(
@@ -5712,7 +5712,7 @@ def empty_quantized(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A quantized tensor without values, with the quantizer of another one (`torch.empty_quantized`)."""
+    """Create an uninitialized quantized tensor with another tensor's quantizer (`torch.empty_quantized`)."""
 
 def quantized_max_pool1d(
     input: Tensor,
@@ -5722,7 +5722,7 @@ def quantized_max_pool1d(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> Tensor:
-    """The largest element of each window of lines, on the grid of `input` (`torch.quantized_max_pool1d`)."""
+    """Return the maximum of each sliding window of quantized signals (`torch.quantized_max_pool1d`)."""
 
 def quantized_max_pool2d(
     input: Tensor,
@@ -5732,7 +5732,7 @@ def quantized_max_pool2d(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> Tensor:
-    """The largest element of each window of images, on the grid of `input` (`torch.quantized_max_pool2d`)."""
+    """Return the maximum of each sliding window of quantized images (`torch.quantized_max_pool2d`)."""
 
 def quantized_max_pool3d(
     input: Tensor,
@@ -5742,7 +5742,7 @@ def quantized_max_pool3d(
     dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
 ) -> Tensor:
-    """The largest element of each window of volumes, on the grid of `input` (`torch.quantized_max_pool3d`)."""
+    """Return the maximum of each sliding window of quantized volumes (`torch.quantized_max_pool3d`)."""
 
 def quantized_batch_norm(
     input: Tensor,
@@ -5754,11 +5754,11 @@ def quantized_batch_norm(
     output_scale: float,
     output_zero_point: int,
 ) -> Tensor:
-    """Each channel by a given mean and variance, on a grid of its own (`torch.quantized_batch_norm`)."""
+    """Normalize each channel of a quantized tensor with a given mean and variance (`torch.quantized_batch_norm`)."""
 
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ...) -> Tensor:
-    """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`)."""
+    """Sample 0 and 1, where 1 has the given probabilities (`torch.bernoulli`)."""
 
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor) -> Tensor: ...
@@ -5774,7 +5774,7 @@ def rand(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A new tensor of numbers drawn uniformly from [0, 1) (`torch.rand`)."""
+    """Create a tensor of samples from the uniform distribution over [0, 1) (`torch.rand`)."""
 
 @overload
 def rand(
@@ -5833,7 +5833,7 @@ def rand_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Numbers drawn uniformly from [0, 1), in a tensor made after another one (`torch.rand_like`)."""
+    """Create a tensor of uniform samples over [0, 1) with another tensor's shape, dtype and device (`torch.rand_like`)."""
 
 @overload
 def rand_like(
@@ -5857,7 +5857,7 @@ def randn(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A new tensor of numbers drawn from the normal distribution with mean 0 and variance 1 (`torch.randn`)."""
+    """Create a tensor of samples from the standard normal distribution (`torch.randn`)."""
 
 @overload
 def randn(
@@ -5916,7 +5916,7 @@ def randn_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Numbers drawn from the standard normal distribution, in a tensor made after another one (`torch.randn_like`)."""
+    """Create a tensor of standard normal samples with another tensor's shape, dtype and device (`torch.randn_like`)."""
 
 @overload
 def randn_like(
@@ -5941,7 +5941,7 @@ def randint(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """A new tensor of integers drawn uniformly from [low, high) (`torch.randint`)."""
+    """Create a tensor of integers sampled uniformly from [low, high) (`torch.randint`)."""
 
 @overload
 def randint(
@@ -6012,7 +6012,7 @@ def randint_like(
     memory_format: memory_format | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """Integers drawn uniformly from [low, high), in a tensor made after another one (`torch.randint_like`)."""
+    """Create a tensor of integers sampled from [low, high) with another tensor's shape, dtype and device (`torch.randint_like`)."""
 
 @overload
 def randint_like(
@@ -6089,7 +6089,7 @@ def randperm(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """The integers from 0 to n - 1 in random order (`torch.randperm`)."""
+    """Create a random permutation of the integers from 0 to n - 1 (`torch.randperm`)."""
 
 @overload
 def randperm(
@@ -6110,7 +6110,7 @@ def randperm(n: int, *, generator: Generator | None, out: Tensor, requires_grad:
 def normal(
     mean: Tensor, std: float = ..., *, generator: Generator | None = ..., requires_grad: bool = ...
 ) -> Tensor:
-    """Numbers drawn from normal distributions with given means and standard deviations (`torch.normal`)."""
+    """Sample from normal distributions with given means and standard deviations (`torch.normal`)."""
 
 @overload
 def normal(
@@ -6164,7 +6164,7 @@ def normal(
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = ..., *, generator: Generator | None = ...
 ) -> Tensor:
-    """Indices drawn with probabilities in proportion to given weights (`torch.multinomial`)."""
+    """Sample indices with probabilities proportional to given weights (`torch.multinomial`)."""
 
 @overload
 def multinomial(
@@ -6177,51 +6177,51 @@ def multinomial(
 ) -> Tensor: ...
 @overload
 def _standard_gamma(input: Tensor, generator: Generator | None = ...) -> Tensor:
-    """Numbers drawn from gamma distributions of a rate of 1 (`torch._standard_gamma`)."""
+    """Sample from gamma distributions with rate 1 (`torch._standard_gamma`)."""
 
 @overload
 def _standard_gamma(input: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
-    """The derivative of gamma numbers with respect to their shapes, at a fixed quantile (`torch._standard_gamma_grad`)."""
+    """Compute the derivative of gamma samples with respect to their shape parameters (`torch._standard_gamma_grad`)."""
 
 @overload
 def _standard_gamma_grad(input: Tensor, output: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def _sample_dirichlet(input: Tensor, generator: Generator | None = ...) -> Tensor:
-    """Rows drawn from Dirichlet distributions (`torch._sample_dirichlet`)."""
+    """Sample rows from Dirichlet distributions (`torch._sample_dirichlet`)."""
 
 @overload
 def _sample_dirichlet(input: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
-    """The derivative of beta numbers with respect to their first shape, at a fixed quantile, over 1 - x (`torch._dirichlet_grad`)."""
+    """Compute the derivative of beta samples with respect to their first shape parameter, over 1 - x (`torch._dirichlet_grad`)."""
 
 @overload
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def poisson(input: Tensor, generator: Generator | None = ...) -> Tensor:
-    """Numbers drawn from Poisson distributions (`torch.poisson`)."""
+    """Sample from Poisson distributions (`torch.poisson`)."""
 
 @overload
 def poisson(input: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = ...) -> Tensor:
-    """Numbers of successes in independent trials (`torch.binomial`)."""
+    """Sample numbers of successes in independent trials (`torch.binomial`)."""
 
 @overload
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = ..., *, out: Tensor) -> Tensor: ...
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """Dropout together with the mask of the elements that were kept (`torch.native_dropout`)."""
+    """Apply dropout, and return the mask of the kept elements (`torch.native_dropout`)."""
 
 @overload
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The gradient of `native_dropout` (`torch.ops.aten.native_dropout_backward`)."""
+    """Compute the gradient of `native_dropout` (`torch.ops.aten.native_dropout_backward`)."""
 
 @overload
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float, *, out: Tensor) -> Tensor: ...
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout`)."""
+    """Set random elements to 0 in training, and scale the others to preserve the mean (`torch.dropout`)."""
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """In-place version of `tt.dropout` (`torch.dropout_`)."""
@@ -6233,7 +6233,7 @@ def rrelu(
     training: bool = ...,
     generator: Generator | None = ...,
 ) -> Tensor:
-    """The leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu`)."""
+    """Multiply negative elements by a slope, sampled at random in training (`torch.rrelu`)."""
 
 def rrelu_(
     input: Tensor,
@@ -6245,19 +6245,19 @@ def rrelu_(
     """In-place version of `tt.rrelu` (`torch.rrelu_`)."""
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout`)."""
+    """Apply dropout that preserves mean 0 and variance 1, for networks with `selu` (`torch.alpha_dropout`)."""
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """In-place version of `tt.alpha_dropout` (`torch.alpha_dropout_`)."""
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Dropout of whole channels (`torch.feature_dropout`)."""
+    """Apply dropout to whole channels (`torch.feature_dropout`)."""
 
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """In-place version of `tt.feature_dropout` (`torch.feature_dropout_`)."""
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout`)."""
+    """Apply alpha dropout to whole channels, preserving mean 0 and variance 1 (`torch.feature_alpha_dropout`)."""
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """In-place version of `tt.feature_alpha_dropout` (`torch.feature_alpha_dropout_`)."""
@@ -6360,7 +6360,7 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layers of long short-term memory over sequences (`torch.lstm`)."""
+    """Apply layers of long short-term memory (LSTM) to sequences (`torch.lstm`)."""
 
 @overload
 def lstm(
@@ -6386,7 +6386,7 @@ def gru(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Layers of gated recurrent units over sequences (`torch.gru`)."""
+    """Apply layers of gated recurrent units (GRU) to sequences (`torch.gru`)."""
 
 @overload
 def gru(
@@ -6412,7 +6412,7 @@ def rnn_tanh(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Layers of simple recurrent units with the hyperbolic tangent over sequences (`torch.rnn_tanh`)."""
+    """Apply layers of simple recurrent units with tanh to sequences (`torch.rnn_tanh`)."""
 
 @overload
 def rnn_tanh(
@@ -6438,7 +6438,7 @@ def rnn_relu(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Layers of simple recurrent units with the rectifier over sequences (`torch.rnn_relu`)."""
+    """Apply layers of simple recurrent units with relu to sequences (`torch.rnn_relu`)."""
 
 @overload
 def rnn_relu(
@@ -6460,7 +6460,7 @@ def lstm_cell(
     b_ih: Tensor | None = ...,
     b_hh: Tensor | None = ...,
 ) -> tuple[Tensor, Tensor]:
-    """One step of long short-term memory (`torch.lstm_cell`)."""
+    """Compute one time step of long short-term memory (LSTM) (`torch.lstm_cell`)."""
 
 def gru_cell(
     input: Tensor,
@@ -6470,7 +6470,7 @@ def gru_cell(
     b_ih: Tensor | None = ...,
     b_hh: Tensor | None = ...,
 ) -> Tensor:
-    """One step of a gated recurrent unit (`torch.gru_cell`)."""
+    """Compute one time step of a gated recurrent unit (GRU) (`torch.gru_cell`)."""
 
 def rnn_tanh_cell(
     input: Tensor,
@@ -6480,7 +6480,7 @@ def rnn_tanh_cell(
     b_ih: Tensor | None = ...,
     b_hh: Tensor | None = ...,
 ) -> Tensor:
-    """One step of a simple recurrent unit with the hyperbolic tangent (`torch.rnn_tanh_cell`)."""
+    """Compute one time step of a simple recurrent unit with tanh (`torch.rnn_tanh_cell`)."""
 
 def rnn_relu_cell(
     input: Tensor,
@@ -6490,11 +6490,11 @@ def rnn_relu_cell(
     b_ih: Tensor | None = ...,
     b_hh: Tensor | None = ...,
 ) -> Tensor:
-    """One step of a simple recurrent unit with the rectifier (`torch.rnn_relu_cell`)."""
+    """Compute one time step of a simple recurrent unit with relu (`torch.rnn_relu_cell`)."""
 
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ...) -> Tensor:
-    """The sum of all elements, or of those along given dimensions (`torch.sum`)."""
+    """Sum all elements, or the elements along given dimensions (`torch.sum`)."""
 
 @overload
 def sum(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
@@ -6521,7 +6521,7 @@ def sum(
 ) -> Tensor: ...
 @overload
 def mean(input: Tensor, *, dtype: dtype | None = ...) -> Tensor:
-    """The arithmetic mean of all elements, or of those along given dimensions (`torch.mean`)."""
+    """Compute the arithmetic mean of all elements, or along given dimensions (`torch.mean`)."""
 
 @overload
 def mean(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
@@ -6548,7 +6548,7 @@ def mean(
 ) -> Tensor: ...
 @overload
 def prod(input: Tensor, *, dtype: dtype | None = ...) -> Tensor:
-    """The product of all elements, or of those along one dimension (`torch.prod`)."""
+    """Multiply all elements, or the elements along a dimension (`torch.prod`)."""
 
 @overload
 def prod(input: Tensor, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
@@ -6566,19 +6566,19 @@ def prod(
 ) -> Tensor: ...
 @overload
 def amax(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
-    """The largest elements along given dimensions, without their indices (`torch.amax`)."""
+    """Return the maximum along given dimensions, without indices (`torch.amax`)."""
 
 @overload
 def amax(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def amin(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
-    """The smallest elements along given dimensions, without their indices (`torch.amin`)."""
+    """Return the minimum along given dimensions, without indices (`torch.amin`)."""
 
 @overload
 def amin(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def aminmax(input: Tensor, *, dim: int | None = ..., keepdim: bool = ...) -> return_types.aminmax:
-    """The smallest and the largest elements, from one pass over the input (`torch.aminmax`)."""
+    """Compute the minimum and the maximum in one pass (`torch.aminmax`)."""
 
 @overload
 def aminmax(
@@ -6588,7 +6588,7 @@ def aminmax(
 def hash_tensor(
     input: Tensor, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ...
 ) -> Tensor:
-    """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`)."""
+    """Compute a 64-bit hash of all elements, or along given dimensions, by exclusive or of their bits (`torch.hash_tensor`)."""
 
 @overload
 def hash_tensor(
@@ -6596,7 +6596,7 @@ def hash_tensor(
 ) -> Tensor: ...
 @overload
 def max(input: Tensor, dim: int, keepdim: bool = ...) -> return_types.max:
-    """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`)."""
+    """Return the maximum of all elements, along a dimension with indices, or of two tensors (`torch.max`)."""
 
 @overload
 def max(
@@ -6618,7 +6618,7 @@ def max(input: Tensor) -> Tensor: ...
 def max(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def min(input: Tensor, dim: int, keepdim: bool = ...) -> return_types.min:
-    """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`)."""
+    """Return the minimum of all elements, along a dimension with indices, or of two tensors (`torch.min`)."""
 
 @overload
 def min(
@@ -6640,19 +6640,19 @@ def min(input: Tensor) -> Tensor: ...
 def min(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def argmax(input: Tensor, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
-    """The index of the largest element, of all or along one dimension (`torch.argmax`)."""
+    """Return the index of the maximum of all elements, or along a dimension (`torch.argmax`)."""
 
 @overload
 def argmax(input: Tensor, dim: int | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def argmin(input: Tensor, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
-    """The index of the smallest element, of all or along one dimension (`torch.argmin`)."""
+    """Return the index of the minimum of all elements, or along a dimension (`torch.argmin`)."""
 
 @overload
 def argmin(input: Tensor, dim: int | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def any(input: Tensor) -> Tensor:
-    """Test if any element is not zero, of all or along given dimensions (`torch.any`)."""
+    """Test if any element is nonzero, of all or along given dimensions (`torch.any`)."""
 
 @overload
 def any(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -6668,7 +6668,7 @@ def any(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ..., *, 
 def any(input: Tensor, dim: str, keepdim: bool = ...) -> Tensor: ...
 @overload
 def all(input: Tensor) -> Tensor:
-    """Test if all elements are not zero, of all or along given dimensions (`torch.all`)."""
+    """Test if all elements are nonzero, of all or along given dimensions (`torch.all`)."""
 
 @overload
 def all(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -6684,13 +6684,13 @@ def all(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ..., *, 
 def all(input: Tensor, dim: str, keepdim: bool = ...) -> Tensor: ...
 @overload
 def count_nonzero(input: Tensor, dim: Sequence[int]) -> Tensor:
-    """The number of elements that are not zero, of all or along given dimensions (`torch.count_nonzero`)."""
+    """Count the nonzero elements, of all or along given dimensions (`torch.count_nonzero`)."""
 
 @overload
 def count_nonzero(input: Tensor, dim: int | None = ...) -> Tensor: ...
 @overload
 def var(input: Tensor, unbiased: bool = ...) -> Tensor:
-    """The variance of all elements, or of those along given dimensions (`torch.var`)."""
+    """Compute the variance of all elements, or along given dimensions (`torch.var`)."""
 
 @overload
 def var(
@@ -6738,7 +6738,7 @@ def var(
 ) -> Tensor: ...
 @overload
 def std(input: Tensor, unbiased: bool = ...) -> Tensor:
-    """The standard deviation of all elements, or of those along given dimensions (`torch.std`)."""
+    """Compute the standard deviation of all elements, or along given dimensions (`torch.std`)."""
 
 @overload
 def std(
@@ -6786,7 +6786,7 @@ def std(
 ) -> Tensor: ...
 @overload
 def var_mean(input: Tensor, unbiased: bool = ...) -> tuple[Tensor, Tensor]:
-    """The variance and the mean, of all elements or along given dimensions (`torch.var_mean`)."""
+    """Compute the variance and the mean of all elements, or along given dimensions (`torch.var_mean`)."""
 
 @overload
 def var_mean(
@@ -6810,7 +6810,7 @@ def var_mean(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def std_mean(input: Tensor, unbiased: bool = ...) -> tuple[Tensor, Tensor]:
-    """The standard deviation and the mean, of all elements or along given dimensions (`torch.std_mean`)."""
+    """Compute the standard deviation and the mean of all elements, or along given dimensions (`torch.std_mean`)."""
 
 @overload
 def std_mean(
@@ -6834,7 +6834,7 @@ def std_mean(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor:
-    """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`)."""
+    """Compute the logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`)."""
 
 @overload
 def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
@@ -6845,7 +6845,7 @@ def logsumexp(input: Tensor, dim: str | Sequence[str], keepdim: bool = ..., *, o
 def _vector_norm(input: Tensor, ord: str, dim: Sequence[int], keepdim: bool = ...) -> Tensor: ...
 @overload
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-    """The sums of each element and all those before it, along one dimension (`torch.cumsum`)."""
+    """Compute the cumulative sum along a dimension (`torch.cumsum`)."""
 
 @overload
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
@@ -6858,7 +6858,7 @@ def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor:
 
 @overload
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-    """The products of each element and all those before it, along one dimension (`torch.cumprod`)."""
+    """Compute the cumulative product along a dimension (`torch.cumprod`)."""
 
 @overload
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = ..., out: Tensor) -> Tensor: ...
@@ -6872,7 +6872,7 @@ def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor:
 def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor: ...
 @overload
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`)."""
+    """Compute the logarithm of the cumulative sum of exponentials along a dimension (`torch.logcumsumexp`)."""
 
 @overload
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
@@ -6882,7 +6882,7 @@ def logcumsumexp(input: Tensor, dim: str) -> Tensor: ...
 def logcumsumexp(input: Tensor, dim: str, *, out: Tensor) -> Tensor: ...
 @overload
 def cummax(input: Tensor, dim: int) -> return_types.cummax:
-    """The largest element so far along one dimension, with its index (`torch.cummax`)."""
+    """Compute the cumulative maximum along a dimension, and its indices (`torch.cummax`)."""
 
 @overload
 def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
@@ -6892,7 +6892,7 @@ def cummax(input: Tensor, dim: str) -> return_types.cummax: ...
 def cummax(input: Tensor, dim: str, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
 def cummin(input: Tensor, dim: int) -> return_types.cummin:
-    """The smallest element so far along one dimension, with its index (`torch.cummin`)."""
+    """Compute the cumulative minimum along a dimension, and its indices (`torch.cummin`)."""
 
 @overload
 def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
@@ -6915,7 +6915,7 @@ def _scaled_mm(
     out_dtype: dtype | None = ...,
     use_fast_accum: bool = ...,
 ) -> Tensor:
-    """The product of two matrices of 8-bit or 4-bit floats, with scales for either one (`torch._scaled_mm`)."""
+    """Multiply two matrices of scaled 8-bit or 4-bit floats (`torch._scaled_mm`)."""
 
 @overload
 def _scaled_mm(
@@ -6944,7 +6944,7 @@ def _scaled_mm_v2(
     contraction_dim: Sequence[int] = ...,
     use_fast_accum: bool = ...,
 ) -> Tensor:
-    """The product of two matrices of 8-bit or 4-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`)."""
+    """Multiply two matrices of 8-bit or 4-bit floats, with a recipe for their scales (`torch._scaled_mm_v2`)."""
 
 @overload
 def searchsorted(
@@ -6956,7 +6956,7 @@ def searchsorted(
     side: str | None = ...,
     sorter: Tensor | None = ...,
 ) -> Tensor:
-    """The places at which values would stand in sorted sequences (`torch.searchsorted`)."""
+    """Find the indices where values would be inserted into sorted sequences (`torch.searchsorted`)."""
 
 @overload
 def searchsorted(
@@ -6992,7 +6992,7 @@ def searchsorted(
 ) -> Tensor: ...
 @overload
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = ..., right: bool = ...) -> Tensor:
-    """The number of the interval between sorted boundaries in which each value lies (`torch.bucketize`)."""
+    """Return the index of the bucket that contains each value, given sorted boundaries (`torch.bucketize`)."""
 
 @overload
 def bucketize(
@@ -7049,7 +7049,7 @@ def _unique2(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def mode(input: Tensor, dim: int = ..., keepdim: bool = ...) -> return_types.mode:
-    """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`)."""
+    """Return the most frequent element along a dimension, the smallest in ties, and its index (`torch.mode`)."""
 
 @overload
 def mode(
@@ -7073,7 +7073,7 @@ def segment_reduce(
     unsafe: bool = ...,
     initial: Number | None = ...,
 ) -> Tensor:
-    """Segments of consecutive indices along a dimension, each reduced to one (`torch.segment_reduce`)."""
+    """Reduce consecutive segments along a dimension (`torch.segment_reduce`)."""
 
 @overload
 def segment_reduce(
@@ -7123,12 +7123,12 @@ def _semi_structured_mm(
     transpose_result: bool,
 ) -> Tensor: ...
 def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
-    """The kept elements of a matrix and where they are, in the order in which sparse tensor cores take them (`torch._to_sparse_semi_structured`)."""
+    """Compress a 2:4 sparse matrix into its kept elements and metadata for sparse tensor cores (`torch._to_sparse_semi_structured`)."""
 
 def _sparse_semi_structured_mm(
     mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, *, out_dtype: dtype | None = ...
 ) -> Tensor:
-    """The product of a matrix of which two in four elements are kept with a dense one (`torch._sparse_semi_structured_mm`)."""
+    """Multiply a 2:4 sparse matrix by a dense matrix (`torch._sparse_semi_structured_mm`)."""
 
 def _sparse_semi_structured_addmm(
     input: Tensor,
@@ -7140,7 +7140,7 @@ def _sparse_semi_structured_addmm(
     beta: Number = ...,
     out_dtype: dtype | None = ...,
 ) -> Tensor:
-    """The product of a matrix of which two in four elements are kept with a dense one, plus a number for each row (`torch._sparse_semi_structured_addmm`)."""
+    """Multiply a 2:4 sparse matrix by a dense matrix, and add a number to each row (`torch._sparse_semi_structured_addmm`)."""
 
 def _sparse_semi_structured_linear(
     input: Tensor,
@@ -7151,10 +7151,10 @@ def _sparse_semi_structured_linear(
     activation: str | None = ...,
     out_dtype: dtype | None = ...,
 ) -> Tensor:
-    """A linear layer whose weight keeps two in four elements, with its activation (`torch._sparse_semi_structured_linear`)."""
+    """Apply a linear layer whose weight is 2:4 sparse, and its activation (`torch._sparse_semi_structured_linear`)."""
 
 def _cslt_compress(input: Tensor) -> Tensor:
-    """The kept elements of a matrix, and where they are, in one tensor (`torch._cslt_compress`)."""
+    """Compress a 2:4 sparse matrix into one tensor of kept elements and metadata (`torch._cslt_compress`)."""
 
 def _cslt_sparse_mm(
     compressed_A: Tensor,
@@ -7167,7 +7167,7 @@ def _cslt_sparse_mm(
     split_k: int = ...,
     split_k_mode: int = ...,
 ) -> Tensor:
-    """The product of a compressed matrix with a dense one (`torch._cslt_sparse_mm`)."""
+    """Multiply a compressed 2:4 sparse matrix by a dense matrix (`torch._cslt_sparse_mm`)."""
 
 def _cslt_sparse_mm_search(
     compressed_A: Tensor,
@@ -7177,45 +7177,45 @@ def _cslt_sparse_mm_search(
     out_dtype: dtype | None = ...,
     transpose_result: bool = ...,
 ) -> int:
-    """The number of the algorithm with which `tt._cslt_sparse_mm` is quickest, there being one (`torch._cslt_sparse_mm_search`)."""
+    """Return the index of the fastest algorithm for `tt._cslt_sparse_mm`, always 0 (`torch._cslt_sparse_mm_search`)."""
 
 def _sparse_semi_structured_tile(
     input: Tensor, algorithm: str = ..., use_cutlass: bool = ...
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """A matrix of which each tile of 4 x 4 keeps at most two elements of a row and of a column, packed both ways (`torch._sparse_semi_structured_tile`)."""
+    """Prune 4x4 tiles to at most two elements in each row and column, and pack the matrix both ways (`torch._sparse_semi_structured_tile`)."""
 
 def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix of which the places are kept that `tt._sparse_semi_structured_tile` chose, packed both ways (`torch._sparse_semi_structured_apply`)."""
+    """Apply the sparsity pattern of `tt._sparse_semi_structured_tile` to a matrix, and pack it both ways (`torch._sparse_semi_structured_apply`)."""
 
 def _sparse_semi_structured_apply_dense(input: Tensor, thread_masks: Tensor) -> Tensor:
-    """A matrix that is 0 but at the places that `tt._sparse_semi_structured_tile` chose (`torch._sparse_semi_structured_apply_dense`)."""
+    """Apply the sparsity pattern of `tt._sparse_semi_structured_tile` to a dense matrix (`torch._sparse_semi_structured_apply_dense`)."""
 
 @overload
 def hsplit(input: Tensor, sections: int) -> Sequence[Tensor]:
-    """Views of pieces side by side, along the columns (`torch.hsplit`)."""
+    """Split a tensor along its columns into views (`torch.hsplit`)."""
 
 @overload
 def hsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
 @overload
 def vsplit(input: Tensor, sections: int) -> Sequence[Tensor]:
-    """Views of pieces one above the other, along the rows (`torch.vsplit`)."""
+    """Split a tensor along its rows into views (`torch.vsplit`)."""
 
 @overload
 def vsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
 @overload
 def dsplit(input: Tensor, sections: int) -> Sequence[Tensor]:
-    """Views of pieces one behind the other, along the third dimension (`torch.dsplit`)."""
+    """Split a tensor along its third dimension into views (`torch.dsplit`)."""
 
 @overload
 def dsplit(input: Tensor, indices: Sequence[int]) -> Sequence[Tensor]: ...
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = ...) -> Sequence[Tensor]:
-    """The pieces that `chunk` gives, without its check of in-place writes (`torch.unsafe_chunk`)."""
+    """Split a tensor into chunks like `chunk`, without its check of in-place writes (`torch.unsafe_chunk`)."""
 
 def unsafe_split(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-    """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`)."""
+    """Split a tensor into chunks of one length like `split`, without its check of in-place writes (`torch.unsafe_split`)."""
 
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-    """The pieces that `split_with_sizes` gives, without its check of in-place writes (`torch.unsafe_split_with_sizes`)."""
+    """Split a tensor like `split_with_sizes`, without its check of in-place writes (`torch.unsafe_split_with_sizes`)."""
 
 @overload
 def atleast_1d(input: Tensor) -> Tensor: ...
@@ -7232,20 +7232,20 @@ def atleast_3d(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
 def broadcast_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
 def meshgrid(tensors: Sequence[Tensor], *, indexing: str) -> Sequence[Tensor]: ...
 def linalg_diagonal(A: Tensor, *, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-    """A view of the diagonals of a batch of matrices (`torch.linalg.diagonal`)."""
+    """Return a view of the diagonals of a batch of matrices (`torch.linalg.diagonal`)."""
 
 @overload
 def diag(input: Tensor, diagonal: int = ...) -> Tensor:
-    """A matrix with a vector on a diagonal, or a copy of a matrix's diagonal (`torch.diag`)."""
+    """Create a matrix with a vector on a diagonal, or copy the diagonal of a matrix (`torch.diag`)."""
 
 @overload
 def diag(input: Tensor, diagonal: int = ..., *, out: Tensor) -> Tensor: ...
 def diagflat(input: Tensor, offset: int = ...) -> Tensor:
-    """A square matrix with all elements on a diagonal, in row-major order, and zeros elsewhere (`torch.diagflat`)."""
+    """Create a square matrix with the flattened elements on a diagonal and zeros elsewhere (`torch.diagflat`)."""
 
 @overload
 def diag_embed(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-    """Matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`)."""
+    """Create matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`)."""
 
 @overload
 def diag_embed(
@@ -7257,29 +7257,29 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
 def block_diag(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor: ...
 def combinations(input: Tensor, r: int = ..., with_replacement: bool = ...) -> Tensor:
-    """All combinations of a vector's elements, a row for each, in the order of their positions (`torch.combinations`)."""
+    """Return all combinations of a vector's elements, one row for each combination (`torch.combinations`)."""
 
 @overload
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A copy of a range of indices along a dimension (`torch.narrow_copy`)."""
+    """Copy a range of indices along a dimension (`torch.narrow_copy`)."""
 
 @overload
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor) -> Tensor: ...
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels spread over squares of pixels, as sub-pixel convolution does (`torch.nn.functional.pixel_shuffle`)."""
+    """Rearrange channels into blocks of pixels, as sub-pixel convolution does (`torch.nn.functional.pixel_shuffle`)."""
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Squares of pixels gathered into channels; the reverse of `pixel_shuffle` (`torch.nn.functional.pixel_unshuffle`)."""
+    """Rearrange blocks of pixels into channels, the inverse of `pixel_shuffle` (`torch.nn.functional.pixel_unshuffle`)."""
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels in an order in which those of different groups take turns (`torch.nn.functional.channel_shuffle`)."""
+    """Rearrange channels so that the channels of different groups alternate (`torch.nn.functional.channel_shuffle`)."""
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """`nn.functional.channel_shuffle` by the name of the form that PyTorch has for one processor (`torch.native_channel_shuffle`)."""
+    """Rearrange channels so that groups alternate, PyTorch's CPU form of `channel_shuffle` (`torch.native_channel_shuffle`)."""
 
 @overload
 def softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor:
-    """Exponentials along one dimension, divided by their sum (`torch.softmax`)."""
+    """Apply softmax along a dimension (`torch.softmax`)."""
 
 @overload
 def softmax(input: Tensor, dim: int, dtype: dtype | None = ..., *, out: Tensor) -> Tensor: ...
@@ -7297,7 +7297,7 @@ def _softmax_backward_data(
 ) -> Tensor: ...
 @overload
 def log_softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor:
-    """The logarithm of softmax along one dimension (`torch.log_softmax`)."""
+    """Compute the logarithm of softmax along a dimension (`torch.log_softmax`)."""
 
 @overload
 def log_softmax(input: Tensor, dim: int, dtype: dtype | None = ..., *, out: Tensor) -> Tensor: ...
@@ -7317,7 +7317,7 @@ def _log_softmax_backward_data(
 ) -> Tensor: ...
 @overload
 def sort(input: Tensor, dim: int = ..., descending: bool = ...) -> return_types.sort:
-    """The elements along a dimension in order, and the indices from which they come (`torch.sort`)."""
+    """Sort the elements along a dimension, and return their original indices (`torch.sort`)."""
 
 @overload
 def sort(
@@ -7345,7 +7345,7 @@ def sort(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def argsort(input: Tensor, dim: int = ..., descending: bool = ...) -> Tensor:
-    """The indices that put the elements along a dimension in order (`torch.argsort`)."""
+    """Return the indices that sort the elements along a dimension (`torch.argsort`)."""
 
 @overload
 def argsort(input: Tensor, *, stable: bool, dim: int = ..., descending: bool = ...) -> Tensor: ...
@@ -7357,13 +7357,13 @@ def argsort(
 def argsort(input: Tensor, dim: str, descending: bool = ...) -> Tensor: ...
 @overload
 def msort(input: Tensor) -> Tensor:
-    """The elements along the first dimension in ascending order (`torch.msort`)."""
+    """Sort the elements along the first dimension in ascending order (`torch.msort`)."""
 
 @overload
 def msort(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def topk(input: Tensor, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...) -> return_types.topk:
-    """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`)."""
+    """Return the k largest, or smallest, elements along a dimension, and their indices (`torch.topk`)."""
 
 @overload
 def topk(
@@ -7377,7 +7377,7 @@ def topk(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def kthvalue(input: Tensor, k: int, dim: int = ..., keepdim: bool = ...) -> return_types.kthvalue:
-    """The k-th smallest element along a dimension, and its index (`torch.kthvalue`)."""
+    """Return the k-th smallest element along a dimension, and its index (`torch.kthvalue`)."""
 
 @overload
 def kthvalue(
@@ -7391,7 +7391,7 @@ def kthvalue(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def median(input: Tensor) -> Tensor:
-    """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`)."""
+    """Return the median of all elements or along a dimension, the lower of two middle elements (`torch.median`)."""
 
 @overload
 def median(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7409,7 +7409,7 @@ def median(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def nanmedian(input: Tensor) -> Tensor:
-    """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`)."""
+    """Return the median while ignoring NaN, of all elements or along a dimension (`torch.nanmedian`)."""
 
 @overload
 def nanmedian(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7603,7 +7603,7 @@ def _spdiags(
 def embedding_sparse_backward(
     grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
-    """The gradient of an embedding's table as a sparse tensor of the rows that were looked up (`torch.embedding_sparse_backward`)."""
+    """Compute the gradient of an embedding table as a sparse tensor of the rows that were looked up (`torch.embedding_sparse_backward`)."""
 
 def _gather_sparse_backward(grad: Tensor, input_sizes: Sequence[int], dim: int, index: Tensor) -> Tensor: ...
 def _csr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor: ...
@@ -7627,16 +7627,16 @@ def _sparse_addmm(
 ) -> Tensor: ...
 @overload
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix of coordinates with a dense one, as a sparse tensor of dense rows (`torch.hspmm`)."""
+    """Multiply a sparse COO matrix by a dense matrix, giving a hybrid sparse tensor (`torch.hspmm`)."""
 
 @overload
 def hspmm(mat1: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 def smm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix of coordinates with a dense one, as a sparse matrix (`torch.smm`)."""
+    """Multiply a sparse COO matrix by a dense matrix, giving a sparse matrix (`torch.smm`)."""
 
 @overload
 def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-    """A sparse matrix plus the product of another one with a dense matrix, as a sparse matrix (`torch.sspaddmm`)."""
+    """Add the product of a sparse and a dense matrix to a sparse matrix, giving a sparse matrix (`torch.sspaddmm`)."""
 
 @overload
 def sspaddmm(
@@ -7666,7 +7666,7 @@ def _sparse_log_softmax_backward_data(
 def _sparse_broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor: ...
 @overload
 def lgamma(input: Tensor) -> Tensor:
-    """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`)."""
+    """Compute the natural logarithm of the absolute value of the gamma function (`torch.lgamma`)."""
 
 @overload
 def lgamma(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7675,7 +7675,7 @@ def lgamma_(input: Tensor) -> Tensor:
 
 @overload
 def digamma(input: Tensor) -> Tensor:
-    """Logarithmic derivative of the gamma function (`torch.digamma`)."""
+    """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.digamma`)."""
 
 @overload
 def digamma(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7684,13 +7684,13 @@ def digamma_(input: Tensor) -> Tensor:
 
 @overload
 def polygamma(n: int, input: Tensor) -> Tensor:
-    """Derivative of order `n` of the digamma function (`torch.polygamma`)."""
+    """Compute the `n`-th derivative of the digamma function (`torch.polygamma`)."""
 
 @overload
 def polygamma(n: int, input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def mvlgamma(input: Tensor, p: int) -> Tensor:
-    """Natural logarithm of the multivariate gamma function (`torch.mvlgamma`)."""
+    """Compute the natural logarithm of the multivariate gamma function (`torch.mvlgamma`)."""
 
 @overload
 def mvlgamma(input: Tensor, p: int, *, out: Tensor) -> Tensor: ...
@@ -7699,7 +7699,7 @@ def mvlgamma_(input: Tensor, p: int) -> Tensor:
 
 @overload
 def igamma(input: Tensor, other: Tensor) -> Tensor:
-    """Regularised lower incomplete gamma function (`torch.igamma`)."""
+    """Compute the regularized lower incomplete gamma function (`torch.igamma`)."""
 
 @overload
 def igamma(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7708,7 +7708,7 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def igammac(input: Tensor, other: Tensor) -> Tensor:
-    """Regularised upper incomplete gamma function (`torch.igammac`)."""
+    """Compute the regularized upper incomplete gamma function (`torch.igammac`)."""
 
 @overload
 def igammac(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7717,13 +7717,13 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def special_zeta(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Hurwitz zeta function (`torch.special.zeta`)."""
+    """Compute the Hurwitz zeta function (`torch.special.zeta`)."""
 
 @overload
 def special_zeta(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def erfinv(input: Tensor) -> Tensor:
-    """Inverse of the error function (`torch.erfinv`)."""
+    """Compute the inverse of the error function (`torch.erfinv`)."""
 
 @overload
 def erfinv(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7732,43 +7732,43 @@ def erfinv_(input: Tensor) -> Tensor:
 
 @overload
 def special_erfcx(input: Tensor) -> Tensor:
-    """Scaled complementary error function (`torch.special.erfcx`)."""
+    """Compute the scaled complementary error function (`torch.special.erfcx`)."""
 
 @overload
 def special_erfcx(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_ndtr(input: Tensor) -> Tensor:
-    """Cumulative distribution function of the standard normal distribution (`torch.special.ndtr`)."""
+    """Compute the cumulative distribution function of the standard normal distribution (`torch.special.ndtr`)."""
 
 @overload
 def special_ndtr(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_ndtri(input: Tensor) -> Tensor:
-    """Quantile function of the standard normal distribution, the inverse of `tt.special.ndtr` (`torch.special.ndtri`)."""
+    """Compute the quantile function of the standard normal distribution, the inverse of `tt.special.ndtr` (`torch.special.ndtri`)."""
 
 @overload
 def special_ndtri(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_log_ndtr(input: Tensor) -> Tensor:
-    """Natural logarithm of the cumulative distribution function of the standard normal distribution (`torch.special.log_ndtr`)."""
+    """Compute the logarithm of the cumulative distribution function of the standard normal distribution (`torch.special.log_ndtr`)."""
 
 @overload
 def special_log_ndtr(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_entr(input: Tensor) -> Tensor:
-    """Elementwise entropy (`torch.special.entr`)."""
+    """Compute the elementwise entropy, -x * log(x) (`torch.special.entr`)."""
 
 @overload
 def special_entr(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
-    """A factor times the logarithm of 1 plus another number, with 0 for the factor 0 (`torch.special.xlog1py`)."""
+    """Compute one tensor times the logarithm of 1 plus another one, with 0 for the factor 0 (`torch.special.xlog1py`)."""
 
 @overload
 def special_xlog1py(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def i0(input: Tensor) -> Tensor:
-    """Modified Bessel function of the first kind of order 0 (`torch.i0`)."""
+    """Compute the modified Bessel function of the first kind of order 0 (`torch.i0`)."""
 
 @overload
 def i0(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -7777,289 +7777,289 @@ def i0_(input: Tensor) -> Tensor:
 
 @overload
 def special_i0e(input: Tensor) -> Tensor:
-    """Exponentially scaled modified Bessel function of the first kind of order 0 (`torch.special.i0e`)."""
+    """Compute the exponentially scaled modified Bessel function of the first kind of order 0 (`torch.special.i0e`)."""
 
 @overload
 def special_i0e(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_i1(input: Tensor) -> Tensor:
-    """Modified Bessel function of the first kind of order 1 (`torch.special.i1`)."""
+    """Compute the modified Bessel function of the first kind of order 1 (`torch.special.i1`)."""
 
 @overload
 def special_i1(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_i1e(input: Tensor) -> Tensor:
-    """Exponentially scaled modified Bessel function of the first kind of order 1 (`torch.special.i1e`)."""
+    """Compute the exponentially scaled modified Bessel function of the first kind of order 1 (`torch.special.i1e`)."""
 
 @overload
 def special_i1e(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_bessel_j0(input: Tensor) -> Tensor:
-    """Bessel function of the first kind of order 0 (`torch.special.bessel_j0`)."""
+    """Compute the Bessel function of the first kind of order 0 (`torch.special.bessel_j0`)."""
 
 @overload
 def special_bessel_j0(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_bessel_j1(input: Tensor) -> Tensor:
-    """Bessel function of the first kind of order 1 (`torch.special.bessel_j1`)."""
+    """Compute the Bessel function of the first kind of order 1 (`torch.special.bessel_j1`)."""
 
 @overload
 def special_bessel_j1(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_bessel_y0(input: Tensor) -> Tensor:
-    """Bessel function of the second kind of order 0 (`torch.special.bessel_y0`)."""
+    """Compute the Bessel function of the second kind of order 0 (`torch.special.bessel_y0`)."""
 
 @overload
 def special_bessel_y0(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_bessel_y1(input: Tensor) -> Tensor:
-    """Bessel function of the second kind of order 1 (`torch.special.bessel_y1`)."""
+    """Compute the Bessel function of the second kind of order 1 (`torch.special.bessel_y1`)."""
 
 @overload
 def special_bessel_y1(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_modified_bessel_i0(input: Tensor) -> Tensor:
-    """Modified Bessel function of the first kind of order 0 (`torch.special.modified_bessel_i0`)."""
+    """Compute the modified Bessel function of the first kind of order 0 (`torch.special.modified_bessel_i0`)."""
 
 @overload
 def special_modified_bessel_i0(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_modified_bessel_i1(input: Tensor) -> Tensor:
-    """Modified Bessel function of the first kind of order 1 (`torch.special.modified_bessel_i1`)."""
+    """Compute the modified Bessel function of the first kind of order 1 (`torch.special.modified_bessel_i1`)."""
 
 @overload
 def special_modified_bessel_i1(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_modified_bessel_k0(input: Tensor) -> Tensor:
-    """Modified Bessel function of the second kind of order 0 (`torch.special.modified_bessel_k0`)."""
+    """Compute the modified Bessel function of the second kind of order 0 (`torch.special.modified_bessel_k0`)."""
 
 @overload
 def special_modified_bessel_k0(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_modified_bessel_k1(input: Tensor) -> Tensor:
-    """Modified Bessel function of the second kind of order 1 (`torch.special.modified_bessel_k1`)."""
+    """Compute the modified Bessel function of the second kind of order 1 (`torch.special.modified_bessel_k1`)."""
 
 @overload
 def special_modified_bessel_k1(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor:
-    """Exponentially scaled modified Bessel function of the second kind of order 0 (`torch.special.scaled_modified_bessel_k0`)."""
+    """Compute the exponentially scaled modified Bessel function of the second kind of order 0 (`torch.special.scaled_modified_bessel_k0`)."""
 
 @overload
 def special_scaled_modified_bessel_k0(x: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor:
-    """Exponentially scaled modified Bessel function of the second kind of order 1 (`torch.special.scaled_modified_bessel_k1`)."""
+    """Compute the exponentially scaled modified Bessel function of the second kind of order 1 (`torch.special.scaled_modified_bessel_k1`)."""
 
 @overload
 def special_scaled_modified_bessel_k1(x: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_spherical_bessel_j0(x: Tensor) -> Tensor:
-    """Spherical Bessel function of the first kind of order 0 (`torch.special.spherical_bessel_j0`)."""
+    """Compute the spherical Bessel function of the first kind of order 0 (`torch.special.spherical_bessel_j0`)."""
 
 @overload
 def special_spherical_bessel_j0(x: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_airy_ai(x: Tensor) -> Tensor:
-    """Airy function Ai (`torch.special.airy_ai`)."""
+    """Compute the Airy function Ai (`torch.special.airy_ai`)."""
 
 @overload
 def special_airy_ai(x: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the first kind (`torch.special.chebyshev_polynomial_t`)."""
+    """Compute the Chebyshev polynomial of the first kind (`torch.special.chebyshev_polynomial_t`)."""
 
 @overload
 def special_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the second kind (`torch.special.chebyshev_polynomial_u`)."""
+    """Compute the Chebyshev polynomial of the second kind (`torch.special.chebyshev_polynomial_u`)."""
 
 @overload
 def special_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the third kind (`torch.special.chebyshev_polynomial_v`)."""
+    """Compute the Chebyshev polynomial of the third kind (`torch.special.chebyshev_polynomial_v`)."""
 
 @overload
 def special_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the fourth kind (`torch.special.chebyshev_polynomial_w`)."""
+    """Compute the Chebyshev polynomial of the fourth kind (`torch.special.chebyshev_polynomial_w`)."""
 
 @overload
 def special_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the first kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_t`)."""
+    """Compute the Chebyshev polynomial of the first kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_t`)."""
 
 @overload
 def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the second kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_u`)."""
+    """Compute the Chebyshev polynomial of the second kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_u`)."""
 
 @overload
 def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the third kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_v`)."""
+    """Compute the Chebyshev polynomial of the third kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_v`)."""
 
 @overload
 def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Chebyshev polynomial of the fourth kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_w`)."""
+    """Compute the Chebyshev polynomial of the fourth kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_w`)."""
 
 @overload
 def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Hermite polynomial, as physicists define it (`torch.special.hermite_polynomial_h`)."""
+    """Compute the physicists' Hermite polynomial (`torch.special.hermite_polynomial_h`)."""
 
 @overload
 def special_hermite_polynomial_h(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Hermite polynomial, as statisticians define it (`torch.special.hermite_polynomial_he`)."""
+    """Compute the probabilists' Hermite polynomial (`torch.special.hermite_polynomial_he`)."""
 
 @overload
 def special_hermite_polynomial_he(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Laguerre polynomial (`torch.special.laguerre_polynomial_l`)."""
+    """Compute the Laguerre polynomial (`torch.special.laguerre_polynomial_l`)."""
 
 @overload
 def special_laguerre_polynomial_l(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number) -> Tensor:
-    """Legendre polynomial (`torch.special.legendre_polynomial_p`)."""
+    """Compute the Legendre polynomial (`torch.special.legendre_polynomial_p`)."""
 
 @overload
 def special_legendre_polynomial_p(x: Tensor, n: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_gammaln(input: Tensor) -> Tensor:
-    """Natural logarithm of the absolute value of the gamma function (`torch.special.gammaln`)."""
+    """Compute the natural logarithm of the absolute value of the gamma function (`torch.special.gammaln`)."""
 
 @overload
 def special_gammaln(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_psi(input: Tensor) -> Tensor:
-    """Logarithmic derivative of the gamma function (`torch.special.psi`)."""
+    """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.special.psi`)."""
 
 @overload
 def special_psi(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_digamma(input: Tensor) -> Tensor:
-    """Logarithmic derivative of the gamma function (`torch.special.digamma`)."""
+    """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.special.digamma`)."""
 
 @overload
 def special_digamma(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_erf(input: Tensor) -> Tensor:
-    """The error function of each element; it lies in [-1, 1] (`torch.special.erf`)."""
+    """Compute the error function of each element (`torch.special.erf`)."""
 
 @overload
 def special_erf(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_erfc(input: Tensor) -> Tensor:
-    """The complementary error function of each element; it lies in [0, 2] (`torch.special.erfc`)."""
+    """Compute the complementary error function of each element (`torch.special.erfc`)."""
 
 @overload
 def special_erfc(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_erfinv(input: Tensor) -> Tensor:
-    """Inverse of the error function (`torch.special.erfinv`)."""
+    """Compute the inverse of the error function (`torch.special.erfinv`)."""
 
 @overload
 def special_erfinv(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_exp2(input: Tensor) -> Tensor:
-    """Two to the power of each element (`torch.special.exp2`)."""
+    """Compute 2 to the power of each element (`torch.special.exp2`)."""
 
 @overload
 def special_exp2(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_expm1(input: Tensor) -> Tensor:
-    """The exponential function minus 1, accurate for elements near zero (`torch.special.expm1`)."""
+    """Compute the exponential function minus 1, accurate for elements near zero (`torch.special.expm1`)."""
 
 @overload
 def special_expm1(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_expit(input: Tensor) -> Tensor:
-    """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.special.expit`)."""
+    """Compute the sigmoid (logistic function) of each element (`torch.special.expit`)."""
 
 @overload
 def special_expit(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_log1p(input: Tensor) -> Tensor:
-    """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.special.log1p`)."""
+    """Compute the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.special.log1p`)."""
 
 @overload
 def special_log1p(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_sinc(input: Tensor) -> Tensor:
-    """The normalised sinc function of each element (`torch.special.sinc`)."""
+    """Compute the normalized sinc function of each element (`torch.special.sinc`)."""
 
 @overload
 def special_sinc(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_i0(input: Tensor) -> Tensor:
-    """Modified Bessel function of the first kind of order 0 (`torch.special.i0`)."""
+    """Compute the modified Bessel function of the first kind of order 0 (`torch.special.i0`)."""
 
 @overload
 def special_i0(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_round(input: Tensor, *, decimals: int = ...) -> Tensor:
-    """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.special.round`)."""
+    """Round each element to the nearest integer, or to `decimals` places, with ties to even (`torch.special.round`)."""
 
 @overload
 def special_round(input: Tensor, *, decimals: int = ..., out: Tensor) -> Tensor: ...
 @overload
 def special_logit(input: Tensor, eps: float | None = ...) -> Tensor:
-    """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.special.logit`)."""
+    """Compute the logit, the inverse of the sigmoid (`torch.special.logit`)."""
 
 @overload
 def special_logit(input: Tensor, eps: float | None = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def special_xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
-    """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.special.xlogy`)."""
+    """Compute one tensor times the logarithm of another one, where zero times any logarithm is zero (`torch.special.xlogy`)."""
 
 @overload
 def special_xlogy(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
 @overload
 def special_polygamma(n: int, input: Tensor) -> Tensor:
-    """Derivative of order `n` of the digamma function (`torch.special.polygamma`)."""
+    """Compute the `n`-th derivative of the digamma function (`torch.special.polygamma`)."""
 
 @overload
 def special_polygamma(n: int, input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_multigammaln(input: Tensor, p: int) -> Tensor:
-    """Natural logarithm of the multivariate gamma function (`torch.special.multigammaln`)."""
+    """Compute the natural logarithm of the multivariate gamma function (`torch.special.multigammaln`)."""
 
 @overload
 def special_multigammaln(input: Tensor, p: int, *, out: Tensor) -> Tensor: ...
 @overload
 def special_gammainc(input: Tensor, other: Tensor) -> Tensor:
-    """Regularised lower incomplete gamma function (`torch.special.gammainc`)."""
+    """Compute the regularized lower incomplete gamma function (`torch.special.gammainc`)."""
 
 @overload
 def special_gammainc(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def special_gammaincc(input: Tensor, other: Tensor) -> Tensor:
-    """Regularised upper incomplete gamma function (`torch.special.gammaincc`)."""
+    """Compute the regularized upper incomplete gamma function (`torch.special.gammaincc`)."""
 
 @overload
 def special_gammaincc(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 def special_softmax(input: Tensor, dim: int, dtype: dtype | None = ...) -> Tensor:
-    """Exponentials along one dimension, divided by their sum (`torch.special.softmax`)."""
+    """Apply softmax along a dimension (`torch.special.softmax`)."""
 
 def special_log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-    """The logarithm of softmax along one dimension (`torch.special.log_softmax`)."""
+    """Compute the logarithm of softmax along a dimension (`torch.special.log_softmax`)."""
 
 @overload
 def special_logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor:
-    """The logarithm of the sum of exponentials along given dimensions (`torch.special.logsumexp`)."""
+    """Compute the logarithm of the sum of exponentials along given dimensions (`torch.special.logsumexp`)."""
 
 @overload
 def special_logsumexp(
@@ -8069,7 +8069,7 @@ def special_logsumexp(
 def nansum(
     input: Tensor, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
 ) -> Tensor:
-    """The sum of all elements that are not nan, or of those along given dimensions (`torch.nansum`)."""
+    """Sum all elements, or along given dimensions, ignoring NaN (`torch.nansum`)."""
 
 @overload
 def nansum(
@@ -8084,7 +8084,7 @@ def nansum(
 def nanmean(
     input: Tensor, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
 ) -> Tensor:
-    """The mean of all elements that are not nan, or of those along given dimensions (`torch.nanmean`)."""
+    """Compute the mean of all elements, or along given dimensions, ignoring NaN (`torch.nanmean`)."""
 
 @overload
 def nanmean(
@@ -8099,7 +8099,7 @@ def nanmean(
 def quantile(
     input: Tensor, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
 ) -> Tensor:
-    """The values below which given shares of the sorted elements lie, overall or along one dimension (`torch.quantile`)."""
+    """Compute quantiles of all elements, or along a dimension (`torch.quantile`)."""
 
 @overload
 def quantile(
@@ -8129,7 +8129,7 @@ def quantile(
 def nanquantile(
     input: Tensor, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
 ) -> Tensor:
-    """Quantiles of the elements that are not nan, overall or along one dimension (`torch.nanquantile`)."""
+    """Compute quantiles of all elements, or along a dimension, ignoring NaN (`torch.nanquantile`)."""
 
 @overload
 def nanquantile(
@@ -8157,21 +8157,21 @@ def nanquantile(
 ) -> Tensor: ...
 @overload
 def histc(input: Tensor, bins: int = ..., min: Number = ..., max: Number = ...) -> Tensor:
-    """The numbers of elements in bins of equal width (`torch.histc`)."""
+    """Count the elements in bins of equal width (`torch.histc`)."""
 
 @overload
 def histc(input: Tensor, bins: int = ..., min: Number = ..., max: Number = ..., *, out: Tensor) -> Tensor: ...
 def bincount(input: Tensor, weights: Tensor | None = ..., minlength: int = ...) -> Tensor:
-    """The number of times that each integer occurs (`torch.bincount`)."""
+    """Count the occurrences of each integer (`torch.bincount`)."""
 
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = ...) -> Tensor:
-    """Gives a tensor the shape of another one in place, with more memory if the elements need it (`torch.resize_as_`)."""
+    """Resize a tensor in place to another tensor's shape, growing its memory if needed (`torch.resize_as_`)."""
 
 @overload
 def upsample_nearest1d(
     input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Tensor:
-    """Signals brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest1d`)."""
+    """Resize signals by nearest-neighbor interpolation, rounding positions down (`torch.ops.aten.upsample_nearest1d`)."""
 
 @overload
 def upsample_nearest1d(
@@ -8191,7 +8191,7 @@ def upsample_nearest1d_backward(
 def upsample_nearest2d(
     input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Tensor:
-    """Images brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest2d`)."""
+    """Resize images by nearest-neighbor interpolation, rounding positions down (`torch.ops.aten.upsample_nearest2d`)."""
 
 @overload
 def upsample_nearest2d(
@@ -8220,7 +8220,7 @@ def upsample_nearest2d_backward(
 def upsample_nearest3d(
     input: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Tensor:
-    """Volumes brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest3d`)."""
+    """Resize volumes by nearest-neighbor interpolation, rounding positions down (`torch.ops.aten.upsample_nearest3d`)."""
 
 @overload
 def upsample_nearest3d(
@@ -8330,7 +8330,7 @@ def upsample_linear1d(
     align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Tensor:
-    """Signals brought to another size by linear interpolation (`torch.ops.aten.upsample_linear1d`)."""
+    """Resize signals by linear interpolation (`torch.ops.aten.upsample_linear1d`)."""
 
 @overload
 def upsample_linear1d(
@@ -8359,7 +8359,7 @@ def upsample_bilinear2d(
     align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Tensor:
-    """Images brought to another size by linear interpolation in both dimensions (`torch.ops.aten.upsample_bilinear2d`)."""
+    """Resize images by bilinear interpolation (`torch.ops.aten.upsample_bilinear2d`)."""
 
 @overload
 def upsample_bilinear2d(
@@ -8394,7 +8394,7 @@ def upsample_bicubic2d(
     align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Tensor:
-    """Images brought to another size by cubic interpolation in both dimensions (`torch.ops.aten.upsample_bicubic2d`)."""
+    """Resize images by bicubic interpolation (`torch.ops.aten.upsample_bicubic2d`)."""
 
 @overload
 def upsample_bicubic2d(
@@ -8429,7 +8429,7 @@ def upsample_trilinear3d(
     align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Tensor:
-    """Volumes brought to another size by linear interpolation in all three dimensions (`torch.ops.aten.upsample_trilinear3d`)."""
+    """Resize volumes by trilinear interpolation (`torch.ops.aten.upsample_trilinear3d`)."""
 
 @overload
 def upsample_trilinear3d(
@@ -8578,29 +8578,29 @@ def _unsafe_view(input: Tensor, size: Sequence[int]) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
 ) -> Tensor:
-    """A view of `input`'s memory with any sizes and strides (`torch.as_strided`)."""
+    """Return a view of the memory of `input` with given sizes and strides (`torch.as_strided`)."""
 
 def permute(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """A view with the dimensions in another order (`torch.permute`)."""
+    """Return a view with the dimensions permuted (`torch.permute`)."""
 
 @overload
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with two dimensions exchanged (`torch.transpose`)."""
+    """Return a view with two dimensions transposed (`torch.transpose`)."""
 
 @overload
 def transpose(input: Tensor, dim0: str, dim1: str) -> Tensor: ...
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix, as a view (`torch.t`)."""
+    """Return the transpose of a matrix as a view (`torch.t`)."""
 
 @overload
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """A view of the slice at one index of a dimension (`torch.select`)."""
+    """Return a view of the slice at an index of a dimension (`torch.select`)."""
 
 @overload
 def select(input: Tensor, dim: str, index: int) -> Tensor: ...
 @overload
 def squeeze(input: Tensor) -> Tensor:
-    """A view without dimensions of size 1 (`torch.squeeze`)."""
+    """Return a view without dimensions of size 1 (`torch.squeeze`)."""
 
 @overload
 def squeeze(input: Tensor, dim: int) -> Tensor: ...
@@ -8609,16 +8609,16 @@ def squeeze(input: Tensor, dim: Sequence[int]) -> Tensor: ...
 @overload
 def squeeze(input: Tensor, dim: str) -> Tensor: ...
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """A view with a new dimension of size 1 (`torch.unsqueeze`)."""
+    """Return a view with a new dimension of size 1 (`torch.unsqueeze`)."""
 
 def alias(input: Tensor) -> Tensor:
-    """A view of the whole tensor (`aten::alias`)."""
+    """Return a view of the whole tensor (`aten::alias`)."""
 
 def detach(input: Tensor) -> Tensor:
-    """The same elements outside the graph of derivatives (`torch.detach`)."""
+    """Return a view that is detached from the autograd graph (`torch.detach`)."""
 
 def reshape(input: Tensor, shape: Sequence[int]) -> Tensor:
-    """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`)."""
+    """Return the elements in another shape, as a view if the strides allow it and else as a copy (`torch.reshape`)."""
 
 def select_backward(grad_output: Tensor, input_sizes: Sequence[int], dim: int, index: int) -> Tensor: ...
 def slice_backward(
@@ -8636,56 +8636,56 @@ def _basic_index_backward(
     grad_output: Tensor, input_sizes: Sequence[int], index: Sequence[int]
 ) -> Tensor: ...
 def diagonal(input: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-    """A view of the diagonals of the matrices in two dimensions (`torch.diagonal`)."""
+    """Return a view of the diagonals of the matrices in two dimensions (`torch.diagonal`)."""
 
 def diagonal_backward(
     grad_output: Tensor, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> Tensor: ...
 def view_as_real(input: Tensor) -> Tensor:
-    """Complex numbers as pairs of real ones, without a copy (`torch.view_as_real`)."""
+    """Return a view of complex numbers as pairs of real numbers (`torch.view_as_real`)."""
 
 def view_as_complex(input: Tensor) -> Tensor:
-    """Pairs of real numbers as complex ones, without a copy (`torch.view_as_complex`)."""
+    """Return a view of pairs of real numbers as complex numbers (`torch.view_as_complex`)."""
 
 def real(input: Tensor) -> Tensor:
-    """The real parts, as a view (`torch.real`)."""
+    """Return a view of the real parts (`torch.real`)."""
 
 def imag(input: Tensor) -> Tensor:
-    """The imaginary parts, as a view (`torch.imag`)."""
+    """Return a view of the imaginary parts (`torch.imag`)."""
 
 @overload
 def narrow(input: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
-    """A view of a range of indices along a dimension (`torch.narrow`)."""
+    """Return a view of a range of indices along a dimension (`torch.narrow`)."""
 
 @overload
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`)."""
+    """Return a view broadcast to a shape (`torch.broadcast_to`)."""
 
 @overload
 def movedim(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-    """A view with some dimensions moved to other places and the rest in their order (`torch.movedim`)."""
+    """Return a view with some dimensions moved to other positions and the rest in their order (`torch.movedim`)."""
 
 @overload
 def movedim(input: Tensor, source: int, destination: int) -> Tensor: ...
 @overload
 def moveaxis(input: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-    """A view with some dimensions moved to other places and the rest in their order (`torch.moveaxis`)."""
+    """Return a view with some dimensions moved to other positions and the rest in their order (`torch.moveaxis`)."""
 
 @overload
 def moveaxis(input: Tensor, source: int, destination: int) -> Tensor: ...
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """A view with two dimensions exchanged, by NumPy's name (`torch.swapaxes`)."""
+    """Return a view with two dimensions exchanged, under NumPy's name (`torch.swapaxes`)."""
 
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with two dimensions exchanged (`torch.swapdims`)."""
+    """Return a view with two dimensions transposed (`torch.swapdims`)."""
 
 def adjoint(input: Tensor) -> Tensor:
-    """The conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`)."""
+    """Return the conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`)."""
 
 @overload
 def flatten(input: Tensor, start_dim: int = ..., end_dim: int = ...) -> Tensor:
-    """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`)."""
+    """Merge adjacent dimensions into one, as a view if the strides allow it and else as a copy (`torch.flatten`)."""
 
 @overload
 def flatten(input: Tensor, start_dim: int, end_dim: int, out_dim: str) -> Tensor: ...
@@ -8694,26 +8694,26 @@ def flatten(input: Tensor, start_dim: str, end_dim: str, out_dim: str) -> Tensor
 @overload
 def flatten(input: Tensor, dims: Sequence[str | None], out_dim: str) -> Tensor: ...
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """A view in which one dimension is split into several (`torch.unflatten`)."""
+    """Return a view in which one dimension is split into several (`torch.unflatten`)."""
 
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension, in row-major order (`torch.ravel`)."""
+    """Flatten a tensor to one dimension in row-major order (`torch.ravel`)."""
 
 @overload
 def split(input: Tensor, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-    """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`)."""
+    """Split a dimension into views of consecutive chunks, of one length or of given lengths (`torch.split`)."""
 
 @overload
 def split(input: Tensor, split_size: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-    """Views of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes`)."""
+    """Split a dimension into views of consecutive chunks of given lengths (`torch.split_with_sizes`)."""
 
 def chunk(input: Tensor, chunks: int, dim: int = ...) -> Sequence[Tensor]:
-    """Views of at most a given number of consecutive pieces of a dimension, equal but for the last (`torch.chunk`)."""
+    """Split a dimension into at most a given number of views of equal length, except for the last (`torch.chunk`)."""
 
 @overload
 def tensor_split(input: Tensor, sections: int, dim: int = ...) -> Sequence[Tensor]:
-    """Views of a number of nearly equal pieces of a dimension, or of the pieces between given indices (`torch.tensor_split`)."""
+    """Split a dimension into views, a number of nearly equal chunks or the chunks between given indices (`torch.tensor_split`)."""
 
 @overload
 def tensor_split(input: Tensor, indices: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
@@ -8721,7 +8721,7 @@ def tensor_split(input: Tensor, indices: Sequence[int], dim: int = ...) -> Seque
 def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
 @overload
 def unbind(input: Tensor, dim: int = ...) -> Sequence[Tensor]:
-    """Views of the slices at all indices of a dimension (`torch.unbind`)."""
+    """Return views of the slices at all indices of a dimension (`torch.unbind`)."""
 
 @overload
 def unbind(input: Tensor, dim: str) -> Sequence[Tensor]: ...
@@ -8731,21 +8731,21 @@ def as_strided_(
     """In-place version of `tt.as_strided` (`torch.Tensor.as_strided_`)."""
 
 def _weight_int8pack_mm(input: Tensor, mat2: Tensor, scales: Tensor) -> Tensor:
-    """Matrix product with a weight of 8 bits, each of whose rows has a scale (`torch._weight_int8pack_mm`)."""
+    """Multiply a matrix by an int8 weight with a scale for each row (`torch._weight_int8pack_mm`)."""
 
 def _convert_weight_to_int4pack(input: Tensor, innerKTiles: int) -> Tensor:
-    """A weight of 4-bit integers in the order in which tensor cores take it, for `tt._weight_int4pack_mm` (`torch._convert_weight_to_int4pack`)."""
+    """Pack a weight of 4-bit integers for the tensor cores, as `tt._weight_int4pack_mm` takes it (`torch._convert_weight_to_int4pack`)."""
 
 def _weight_int4pack_mm(input: Tensor, mat2: Tensor, qGroupSize: int, qScaleAndZeros: Tensor) -> Tensor:
-    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack` packed (`torch._weight_int4pack_mm`)."""
+    """Multiply a matrix by a 4-bit weight that `tt._convert_weight_to_int4pack` packed (`torch._weight_int4pack_mm`)."""
 
 def _convert_weight_to_int4pack_for_cpu(input: Tensor, innerKTiles: int) -> Tensor:
-    """A weight of 4-bit integers in pairs, for `tt._weight_int4pack_mm_for_cpu` (`torch._convert_weight_to_int4pack_for_cpu`)."""
+    """Pack a weight of 4-bit integers in pairs, as `tt._weight_int4pack_mm_for_cpu` takes it (`torch._convert_weight_to_int4pack_for_cpu`)."""
 
 def _weight_int4pack_mm_for_cpu(
     input: Tensor, mat2: Tensor, qGroupSize: int, qScaleAndZeros: Tensor
 ) -> Tensor:
-    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`)."""
+    """Multiply a matrix by a 4-bit weight that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`)."""
 
 def _quantize_rows(input: Tensor, low: int, divisor: float) -> return_types._quantize_rows: ...
 def _scaled_int_mm(

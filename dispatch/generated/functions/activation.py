@@ -90,7 +90,7 @@ def elu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, or below zero an exponential that falls to -alpha (`torch.nn.functional.elu`).
+    """Apply the ELU function: x above zero, alpha * (exp(x) - 1) below (`torch.nn.functional.elu`).
 
         scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
 
@@ -203,7 +203,7 @@ def hardswish(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.nn.functional.hardswish`).
+    """Apply hardswish, a piecewise approximation of silu (`torch.nn.functional.hardswish`).
 
         x * min(max(x + 3, 0), 6) / 6
 
@@ -278,7 +278,7 @@ def hardsigmoid(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.nn.functional.hardsigmoid`).
+    """Apply hardsigmoid, a piecewise linear approximation of the sigmoid (`torch.nn.functional.hardsigmoid`).
 
         min(max(x + 3, 0), 6) / 6
 
@@ -351,7 +351,7 @@ def hardshrink(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, or zero where it is no farther from zero than `lambd` (`torch.nn.functional.hardshrink`).
+    """Set elements between -`lambd` and `lambd` to zero and keep the others (`torch.nn.functional.hardshrink`).
 
         x if |x| > lambd, 0 otherwise
 
@@ -407,7 +407,7 @@ def softshrink(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element moved towards zero by `lambd`, and zero where it is no farther away than that (`torch.nn.functional.softshrink`).
+    """Shrink each element toward zero by `lambd`, and set elements within `lambd` of zero to zero (`torch.nn.functional.softshrink`).
 
         x - lambd if x > lambd, x + lambd if x < -lambd, 0 otherwise
 
@@ -463,7 +463,7 @@ def mish(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element times the hyperbolic tangent of its softplus (`torch.nn.functional.mish`).
+    """Apply the mish function: x * tanh(softplus(x)) (`torch.nn.functional.mish`).
 
         x * tanh(ln(1 + e ** x))
 
@@ -538,7 +538,7 @@ def log_sigmoid(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The logarithm of the logistic sigmoid, accurate where the sigmoid itself underflows (`torch.nn.functional.logsigmoid`).
+    """Compute the logarithm of the sigmoid, accurate even if the sigmoid underflows (`torch.nn.functional.logsigmoid`).
 
         -ln(1 + e ** -x)
 
@@ -592,7 +592,7 @@ def threshold(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, or a given value where it is not above the threshold (`torch.nn.functional.threshold`).
+    """Replace elements that do not exceed the threshold with a value (`torch.nn.functional.threshold`).
 
         x if x > threshold, value otherwise
 
@@ -680,7 +680,7 @@ def hardtanh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, held between two numbers (`torch.nn.functional.hardtanh`).
+    """Clamp each element to the range from `min_val` to `max_val` (`torch.nn.functional.hardtanh`).
 
         min(max(x, min_val), max_val)
 
@@ -784,7 +784,7 @@ def hardtanh_(
 
 
 def relu6(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Each element, held between 0 and 6 (`torch.nn.functional.relu6`).
+    """Clamp each element to the range from 0 to 6 (`torch.nn.functional.relu6`).
 
         min(max(x, 0), 6)
 
@@ -842,7 +842,7 @@ def relu6_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = Non
 
 
 def selu(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """`elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu`).
+    """Apply the SELU function, `elu` with constants that preserve mean 0 and variance 1 (`torch.selu`).
 
         scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
 
@@ -904,7 +904,7 @@ def selu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 def celu(
     input: Tensor = REQUIRED, alpha: Number = 1.0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """Each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu`).
+    """Apply the CELU function, an ELU whose derivative is continuous for every `alpha` (`torch.celu`).
 
         x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
 
@@ -975,7 +975,7 @@ def elu_backward(
     is_result: bool,
     self_or_result: Tensor,
 ) -> Tensor:
-    """elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"""
+    """Call ``elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor``."""
     if modes:
         return elu_backward_packet.call_parameters(
             grad_output, alpha, scale, input_scale, is_result, self_or_result
@@ -998,7 +998,7 @@ def glu_backward(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
+    """Call ``glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
             return glu_backward_packet.call_named(
@@ -1022,7 +1022,7 @@ def glu(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The first half of a dimension, gated by the sigmoid of the second half (`torch.nn.functional.glu`).
+    """Apply the gated linear unit: the first half of a dimension times the sigmoid of the second half (`torch.nn.functional.glu`).
 
         a * sigmoid(b), where a and b are the halves of the input
 
@@ -1082,7 +1082,7 @@ def glu(
 def _prelu_kernel(
     input: Tensor = REQUIRED, weight: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+    """Call ``_prelu_kernel(Tensor self, Tensor weight) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _prelu_kernel_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, weight)
@@ -1097,7 +1097,7 @@ def _prelu_kernel(
 def prelu(
     input: Tensor = REQUIRED, weight: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`).
+    """Multiply negative elements by a learnable weight, one in total or one for each channel (`torch.prelu`).
 
         x if x > 0, weight * x otherwise
 

@@ -41,7 +41,7 @@ batch_norm_backward_elemt_plans = batch_norm_backward_elemt_packet.plans
 def batch_norm_stats(
     input: Tensor = REQUIRED, eps: float = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """The means and reciprocal standard deviations of a batch's channels, for a norm over several batches (`torch.batch_norm_stats`).
+    """Compute each channel's mean and reciprocal standard deviation for synchronized batch norm (`torch.batch_norm_stats`).
 
         mean, 1 / sqrt(var + eps)
 
@@ -85,7 +85,7 @@ def batch_norm_update_stats(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The means and variances of a batch's channels, by which the running ones are moved (`torch.batch_norm_update_stats`).
+    """Compute each channel's mean and variance, and update the running statistics (`torch.batch_norm_update_stats`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
@@ -143,7 +143,7 @@ def batch_norm_gather_stats(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The statistics of several batches of one size together (`torch.batch_norm_gather_stats`).
+    """Combine the statistics of several batches of equal size for synchronized batch norm (`torch.batch_norm_gather_stats`).
 
     Args:
         input: The own batch; only its dtype would matter.
@@ -219,7 +219,7 @@ def batch_norm_gather_stats_with_counts(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The statistics of several batches of any sizes together (`torch.batch_norm_gather_stats_with_counts`).
+    """Combine the statistics of several batches of any sizes for synchronized batch norm (`torch.batch_norm_gather_stats_with_counts`).
 
     Args:
         input: The own batch; only its dtype would matter.
@@ -295,7 +295,7 @@ def batch_norm_elemt(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A batch normalized by statistics that are given (`torch.batch_norm_elemt`).
+    """Normalize a batch with given statistics (`torch.batch_norm_elemt`).
 
         (x - mean) * invstd * weight + bias
 
@@ -357,7 +357,7 @@ def batch_norm_backward_reduce(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sums over a batch that the gradient of a norm over several batches needs (`torch.batch_norm_backward_reduce`).
+    """Compute the sums over a batch that the gradient of synchronized batch norm needs (`torch.batch_norm_backward_reduce`).
 
     Args:
         grad_out: The gradient of the normalized batch, of shape (N, C, ...).
@@ -436,7 +436,7 @@ def batch_norm_backward_elemt(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The gradient of a batch that was normalized together with others (`torch.batch_norm_backward_elemt`).
+    """Compute the gradient of the input of synchronized batch norm (`torch.batch_norm_backward_elemt`).
 
     Args:
         grad_out: The gradient of the normalized batch, of shape (N, C, ...).

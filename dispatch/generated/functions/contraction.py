@@ -59,7 +59,7 @@ corrcoef_plans = corrcoef_packet.plans
 def einsum(
     equation: str, tensors: Sequence[Tensor], beyond: Any = None, path: Sequence[int] | None = None
 ) -> Tensor:
-    """einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
+    """Call ``einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return einsum_packet.call_named(FUNCTION, beyond, {}, equation, tensors, path)
@@ -103,7 +103,7 @@ def tensordot(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
+    """Call ``tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -158,7 +158,7 @@ def inner(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Sums of products over the last dimensions of two tensors (`torch.inner`).
+    """Compute the inner product over the last dimensions of two tensors (`torch.inner`).
 
         out[..., i, ..., j] = sum_k input[..., i, k] * other[..., j, k]
 
@@ -225,7 +225,7 @@ def kron(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Kronecker product, which puts a multiple of the second tensor in place of each element of the first (`torch.kron`).
+    """Compute the Kronecker product of two tensors (`torch.kron`).
 
         out[i * m + k, j * n + l] = input[i, j] * other[k, l], where `other` has the shape (m, n)
 
@@ -283,7 +283,7 @@ def trace(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Sum of the diagonal of a matrix (`torch.trace`).
+    """Sum the diagonal of a matrix (`torch.trace`).
 
         sum_i input[i, i]
 
@@ -336,7 +336,7 @@ def addr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The outer product of two vectors, added to a matrix, each with a factor (`torch.addr`).
+    """Add the scaled outer product of two vectors to a scaled matrix (`torch.addr`).
 
         out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
 
@@ -455,7 +455,7 @@ def addr_(
 def linalg_vecdot(
     x: Tensor, y: Tensor, beyond: Any = None, dim: int = -1, out: Tensor | None = None, axis: Any = None
 ) -> Tensor:
-    """Inner products of the vectors along one dimension, with the first ones conjugated (`torch.linalg.vecdot`).
+    """Compute the inner products of vectors along a dimension, with the first vector conjugated (`torch.linalg.vecdot`).
 
         sum_i conj(x_i) * y_i
 
@@ -500,7 +500,7 @@ def linalg_vecdot(
 
 
 def linalg_multi_dot(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Product of two or more matrices, in the order of multiplications that costs least (`torch.linalg.multi_dot`).
+    """Multiply two or more matrices in the order with the fewest operations (`torch.linalg.multi_dot`).
 
     Args:
         tensors: A list of matrices whose inner sizes match. The first may be a vector, which counts as
@@ -559,7 +559,7 @@ def linalg_multi_dot(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor 
 
 
 def chain_matmul(matrices: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """chain_matmul(Tensor[] matrices) -> Tensor"""
+    """Call ``chain_matmul(Tensor[] matrices) -> Tensor``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return chain_matmul_packet.call_named(FUNCTION, beyond, {}, matrices, out=out)
@@ -602,7 +602,7 @@ def linalg_cross(
     x2: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Cross products of the vectors of three elements along one dimension (`torch.linalg.cross`).
+    """Compute cross products of 3-element vectors along a dimension (`torch.linalg.cross`).
 
         (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
 
@@ -685,7 +685,7 @@ def cross(
     x2: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Cross products of the vectors of three elements along one dimension, by default the first of size 3 (`torch.cross`).
+    """Compute cross products of 3-element vectors along a dimension, by default the first of size 3 (`torch.cross`).
 
         (x_1 y_2 - x_2 y_1, x_2 y_0 - x_0 y_2, x_0 y_1 - x_1 y_0)
 
@@ -771,7 +771,7 @@ def cov(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Covariance matrix of variables, of which each row holds the observations (`torch.cov`).
+    """Estimate the covariance matrix of variables, whose observations are the rows of a matrix (`torch.cov`).
 
         out[i, j] = sum_n w_n (x_in - mean_i) conj(x_jn - mean_j) / (sum_n w_n - correction), w = fweights * aweights
 
@@ -825,7 +825,7 @@ def cov(
 
 
 def corrcoef(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Pearson's correlation coefficients of variables, of which each row holds the observations (`torch.corrcoef`).
+    """Compute the matrix of Pearson correlation coefficients of variables, given as the rows of a matrix (`torch.corrcoef`).
 
         out[i, j] = cov[i, j] / sqrt(cov[i, i] * cov[j, j])
 

@@ -69,7 +69,7 @@ def conv1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The convolution of signals with filters (a cross-correlation: filters are not flipped) (`torch.conv1d`).
+    """Convolve signals with filters (a cross-correlation: filters are not flipped) (`torch.conv1d`).
 
         y[n, o, l] = bias[o] + sum_c sum_i weight[o, c, i] * x[n, c, l * stride - padding + i * dilation]
 
@@ -165,7 +165,7 @@ def conv2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The convolution of images with filters (a cross-correlation: filters are not flipped) (`torch.conv2d`).
+    """Convolve images with filters (a cross-correlation: filters are not flipped) (`torch.conv2d`).
 
         y[n, o] = bias[o] + sum_c weight[o, c] * x[n, c], where * slides the filter over each channel
 
@@ -263,7 +263,7 @@ def conv3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The convolution of volumes with filters (a cross-correlation: filters are not flipped) (`torch.conv3d`).
+    """Convolve volumes with filters (a cross-correlation: filters are not flipped) (`torch.conv3d`).
 
         y[n, o] = bias[o] + sum_c weight[o, c] * x[n, c], where * slides the filter over each channel
 
@@ -358,7 +358,7 @@ def conv_transpose1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The transpose of a convolution of signals: each element adds its multiple of the filter to the result (`torch.conv_transpose1d`).
+    """Apply a transposed convolution to signals (`torch.conv_transpose1d`).
 
     Args:
         input: A tensor of shape (N, C, L), or (C, L) without a batch.
@@ -468,7 +468,7 @@ def conv_transpose2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The transpose of a convolution of images: each element adds its multiple of the filter to the result (`torch.conv_transpose2d`).
+    """Apply a transposed convolution to images (`torch.conv_transpose2d`).
 
     Args:
         input: A tensor of shape (N, C, H, W), or (C, H, W) without a batch.
@@ -578,7 +578,7 @@ def conv_transpose3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The transpose of a convolution of volumes: each element adds its multiple of the filter to the result (`torch.conv_transpose3d`).
+    """Apply a transposed convolution to volumes (`torch.conv_transpose3d`).
 
     Args:
         input: A tensor of shape (N, C, D, H, W), or (C, D, H, W) without a batch.
@@ -688,7 +688,7 @@ def convolution(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The convolution of signals, images or volumes, or its transpose, with every option given (`torch.convolution`).
+    """Convolve signals, images or volumes, plain or transposed, with every option given (`torch.convolution`).
 
     Args:
         input: A tensor of shape (N, C, ...) with one to three spatial dimensions.
@@ -802,7 +802,9 @@ def _convolution(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor
+    """Call the overload that the arguments match.
+
+    _convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor
     _convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor
     """
     if modes or x is not None or a is not None or x1 is not None:
@@ -924,7 +926,7 @@ def _convolution_mode(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor"""
+    """Call ``_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _convolution_mode_packet.call_named(
@@ -980,7 +982,7 @@ def convolution_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Call ``convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return convolution_backward_packet.call_named(
@@ -1096,7 +1098,7 @@ def _convolution_double_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _convolution_double_backward_packet.call_named(
@@ -1214,7 +1216,7 @@ def conv_tbc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The convolution of sequences whose time stands first, the channels last (`torch.conv_tbc`).
+    """Convolve sequences in the layout (time, batch, channels) (`torch.conv_tbc`).
 
         y[t, b, o] = bias[o] + sum_k sum_c x[t + k - pad, b, c] * weight[k, c, o]
 
@@ -1262,7 +1264,7 @@ def convolution_backward_input(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """The gradient of a convolution with respect to its input (`torch.ops.aten.convolution_backward`).
+    """Compute the gradient of a convolution with respect to its input (`torch.ops.aten.convolution_backward`).
 
     Args:
         grad_output: The gradient of the convolution's result, of shape (N, O, ...).
@@ -1336,7 +1338,7 @@ def convolution_backward_weight(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The gradient of a convolution with respect to its filters (`torch.ops.aten.convolution_backward`).
+    """Compute the gradient of a convolution with respect to its filters (`torch.ops.aten.convolution_backward`).
 
     Args:
         grad_output: The gradient of the convolution's result, of shape (N, O, ...).
@@ -1423,7 +1425,7 @@ def _convolution_backward_both(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)"""
+    """Call ``_convolution_backward_both(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> (Tensor grad_input, Tensor grad_weight)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _convolution_backward_both_packet.call_named(

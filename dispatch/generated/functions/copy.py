@@ -50,7 +50,7 @@ def _copy_from(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor"""
+    """Call ``_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _copy_from_packet.call_named(
@@ -72,7 +72,7 @@ def clone(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of a tensor in memory of its own (`torch.clone`).
+    """Copy a tensor into new memory (`torch.clone`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -126,7 +126,7 @@ def _to_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
+    """Call ``_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor``."""
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _to_copy_packet.call_named(

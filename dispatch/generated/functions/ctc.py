@@ -25,7 +25,9 @@ ctc_loss_packet = packet("ctc_loss", ("ctc_loss.IntList", "ctc_loss.Tensor"))
 
 
 def _ctc_loss(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
+    """Call the overload that the arguments match.
+
+    _ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
     _ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
     """
     if modes or "out" in kwargs:
@@ -34,7 +36,9 @@ def _ctc_loss(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def _ctc_loss_backward(*args: Any, **kwargs: Any) -> Tensor:
-    """_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
+    """Call the overload that the arguments match.
+
+    _ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
     _ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
     """
     if modes or "out" in kwargs:
@@ -43,7 +47,7 @@ def _ctc_loss_backward(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def ctc_loss(*args: Any, **kwargs: Any) -> Tensor:
-    """The negative log likelihood of label sequences under frame-wise log-probabilities (CTC) (`torch.nn.functional.ctc_loss`).
+    """Compute the connectionist temporal classification (CTC) loss of label sequences (`torch.nn.functional.ctc_loss`).
 
         -log(sum over alignments of targets to frames of prod_t p_t(label_t))
 

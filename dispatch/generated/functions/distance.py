@@ -43,7 +43,7 @@ bilinear_plans = bilinear_packet.plans
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
-    """cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor"""
+    """Call ``cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor``."""
     if modes:
         return cdist_packet.call_parameters(x1, x2, p, compute_mode)
     try:
@@ -56,7 +56,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
 def _cdist_forward(
     x1: Tensor, x2: Tensor, p: float, compute_mode: int | None, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor"""
+    """Call ``_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _cdist_forward_packet.call_named(FUNCTION, beyond, {}, x1, x2, p, compute_mode, out=out)
@@ -83,7 +83,7 @@ def _cdist_backward(
     beyond: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor"""
+    """Call ``_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _cdist_backward_packet.call_named(FUNCTION, beyond, {}, grad, x1, x2, p, cdist, out=out)
@@ -102,7 +102,7 @@ def _cdist_backward(
 
 
 def pdist(input: Tensor = REQUIRED, p: float = 2, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Distances between all pairs of rows of a matrix (`torch.nn.functional.pdist`).
+    """Compute the distances between all pairs of rows of a matrix (`torch.nn.functional.pdist`).
 
         sum_k(abs(x_ik - x_jk) ** p) ** (1 / p), for i < j
 
@@ -151,7 +151,7 @@ def _pdist_forward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_pdist_forward(Tensor self, float p=2.) -> Tensor"""
+    """Call ``_pdist_forward(Tensor self, float p=2.) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _pdist_forward_packet.call_named(
@@ -182,7 +182,7 @@ def _pdist_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"""
+    """Call ``_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _pdist_backward_packet.call_named(
@@ -258,7 +258,7 @@ def _trilinear(
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Bilinear map of two vectors, with a matrix of weights for each output and an optional bias (`torch.nn.functional.bilinear`).
+    """Apply a bilinear map to two vectors, with an optional bias (`torch.nn.functional.bilinear`).
 
         out[k] = sum_ij input1[i] * weight[k, i, j] * input2[j] + bias[k]
 

@@ -142,7 +142,7 @@ def _empty(
 
 
 def empty(*sizes: Any, **options: Any) -> Tensor:
-    """A tensor whose elements are not initialized (`torch.empty`).
+    """Create a tensor without initializing its elements (`torch.empty`).
 
     Args:
         *size: The sizes, as a tuple or one by one.
@@ -207,7 +207,7 @@ def empty_strided(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor with given sizes and strides whose elements are not initialized (`torch.empty_strided`).
+    """Create a tensor with given sizes and strides without initializing its elements (`torch.empty_strided`).
 
     Args:
         size: The sizes.
@@ -280,7 +280,7 @@ def full(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor that holds one value everywhere (`torch.full`).
+    """Create a tensor filled with one value (`torch.full`).
 
     Args:
         size: The sizes, as a tuple.
@@ -384,7 +384,7 @@ def _zeros(
 
 
 def zeros(*sizes: Any, **options: Any) -> Tensor:
-    """A tensor of zeros (`torch.zeros`).
+    """Create a tensor of zeros (`torch.zeros`).
 
     Args:
         *size: The sizes, as a tuple or one by one.
@@ -476,7 +476,7 @@ def _ones(
 
 
 def ones(*sizes: Any, **options: Any) -> Tensor:
-    """A tensor of ones (`torch.ones`).
+    """Create a tensor of ones (`torch.ones`).
 
     Args:
         *size: The sizes, as a tuple or one by one.
@@ -540,7 +540,7 @@ def empty_like(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A tensor of another one's shape, dtype and device whose elements are not initialized (`torch.empty_like`).
+    """Create an uninitialized tensor with another tensor's shape, dtype and device (`torch.empty_like`).
 
     Args:
         input: The tensor whose properties are taken.
@@ -611,7 +611,7 @@ def zeros_like(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Zeros in another tensor's shape, dtype and device (`torch.zeros_like`).
+    """Create a tensor of zeros with another tensor's shape, dtype and device (`torch.zeros_like`).
 
     Args:
         input: The tensor whose properties are taken.
@@ -679,7 +679,7 @@ def ones_like(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Ones in another tensor's shape, dtype and device (`torch.ones_like`).
+    """Create a tensor of ones with another tensor's shape, dtype and device (`torch.ones_like`).
 
     Args:
         input: The tensor whose properties are taken.
@@ -748,7 +748,7 @@ def full_like(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """One value everywhere, in another tensor's shape, dtype and device (`torch.full_like`).
+    """Create a tensor filled with one value, with another tensor's shape, dtype and device (`torch.full_like`).
 
     Args:
         input: The tensor whose properties are taken.
@@ -845,7 +845,7 @@ def fill_(
 def fill(
     input: Tensor = REQUIRED, value: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A tensor of the same shape and dtype that holds one value everywhere (`torch.fill`).
+    """Return a tensor of the same shape and dtype filled with one value (`torch.fill`).
 
     Signatures::
 
@@ -890,7 +890,7 @@ def fill(
 
 
 def zero_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Every element set to 0, in place (`torch.zero_`).
+    """Set every element to 0, in place (`torch.zero_`).
 
     Args:
         input: A tensor of any shape, which is written to. The method's `self`.
@@ -930,7 +930,7 @@ def scalar_tensor(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor without dimensions that holds one number (`torch.scalar_tensor`).
+    """Create a zero-dimensional tensor that holds a number (`torch.scalar_tensor`).
 
     Args:
         s: The number.
@@ -980,7 +980,7 @@ def scalar_tensor(
 
 
 def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-    """The numbers from a start up to an end, which is left out, at equal distances (`torch.arange`).
+    """Create a tensor of evenly spaced values from `start` up to, but not including, `end` (`torch.arange`).
 
         start + i * step, for i from 0 to ceil((end - start) / step) - 1
 
@@ -1054,7 +1054,7 @@ def range(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The numbers from a start to an end, which is included, at equal distances (`torch.range`).
+    """Create a tensor of evenly spaced values from `start` to `end` inclusive (`torch.range`).
 
         start + i * step, for i from 0 to floor((end - start) / step)
 
@@ -1125,7 +1125,7 @@ def _arange_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)"""
+    """Call ``_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _arange__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, start, step)
@@ -1149,7 +1149,7 @@ def linspace(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A given number of values at equal distances from a start to an end, both included (`torch.linspace`).
+    """Create a tensor of `steps` evenly spaced values from `start` to `end` inclusive (`torch.linspace`).
 
         start + i * (end - start) / (steps - 1), for i from 0 to steps - 1
 
@@ -1239,7 +1239,7 @@ def _linspace_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)"""
+    """Call ``_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _linspace__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, start, end)
@@ -1262,7 +1262,7 @@ def eye(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A matrix with ones on the main diagonal and zeros elsewhere (`torch.eye`).
+    """Create a matrix with ones on the main diagonal and zeros elsewhere (`torch.eye`).
 
     Signatures::
 
@@ -1471,7 +1471,7 @@ def logspace(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Powers of a base whose exponents lie at equal distances (`torch.logspace`).
+    """Create a tensor of powers of a base with evenly spaced exponents (`torch.logspace`).
 
         base ** (start + i * (end - start) / (steps - 1)), for i from 0 to steps - 1
 
@@ -1564,7 +1564,7 @@ def empty_permuted(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor without gaps, its dimensions in a given order in memory, whose elements are not initialized (`torch.empty_permuted`).
+    """Create an uninitialized dense tensor whose dimensions have a given order in memory (`torch.empty_permuted`).
 
     Args:
         size: The sizes.

@@ -123,7 +123,7 @@ def linalg_lu_factor_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """LU factorisation in compact form, with a code instead of an error for singular matrices (`torch.linalg.lu_factor_ex`).
+    """Compute the compact LU factorization, with an error code instead of an exception for singular matrices (`torch.linalg.lu_factor_ex`).
 
         A = P L U
 
@@ -182,7 +182,7 @@ def linalg_lu_factor_ex(
 
 
 def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
-    """_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint) -> Tensor"""
+    """Call ``_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint) -> Tensor``."""
     if modes:
         return _lu_solve_packet.call_parameters(LU, pivots, B, adjoint)
     try:
@@ -202,7 +202,7 @@ def linalg_cholesky_ex(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cholesky factorisation, with a code instead of an error for matrices that are not positive definite (`torch.linalg.cholesky_ex`).
+    """Compute the Cholesky factorization, with an error code if a matrix is not positive definite (`torch.linalg.cholesky_ex`).
 
         A = L L^H, or A = U^H U if `upper` is True
 
@@ -274,7 +274,7 @@ def linalg_solve_triangular(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Solution of linear equations with triangular matrices (`torch.linalg.solve_triangular`).
+    """Solve linear equations with triangular matrices (`torch.linalg.solve_triangular`).
 
         A X = B, or X A = B if `left` is False
 
@@ -343,7 +343,7 @@ def geqrf(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`).
+    """Compute the QR factorization as Householder reflectors, in LAPACK's compact form (`torch.geqrf`).
 
     Args:
         input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
@@ -405,7 +405,7 @@ def linalg_householder_product(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """First columns of a product of Householder reflectors (`torch.linalg.householder_product`).
+    """Compute the first columns of a product of Householder reflectors (`torch.linalg.householder_product`).
 
         H_1 H_2 ... H_k, with H_i = 1 - tau_i v_i v_i^H
 
@@ -469,7 +469,7 @@ def ormqr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`).
+    """Multiply a matrix by the orthogonal matrix Q of Householder reflectors (`torch.ormqr`).
 
         Q C, Q^H C, C Q or C Q^H, with Q = H_1 H_2 ... H_k
 
@@ -533,7 +533,7 @@ def _linalg_eigh(
     beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)"""
+    """Call ``_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _linalg_eigh_packet.call_named(FUNCTION, beyond, {}, A, UPLO, compute_v, out=out)
@@ -559,7 +559,7 @@ def linalg_eig(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`).
+    """Compute the eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`).
 
         A V = V diag(eigenvalues)
 
@@ -614,7 +614,7 @@ def linalg_eig(
 
 
 def _linalg_eigvals(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """_linalg_eigvals(Tensor self) -> Tensor"""
+    """Call ``_linalg_eigvals(Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _linalg_eigvals_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
@@ -634,7 +634,7 @@ def _linalg_svd(
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
+    """Call ``_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _linalg_svd_packet.call_named(
@@ -655,7 +655,7 @@ def _linalg_svd(
 
 
 def _least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_least_squares(Tensor A, Tensor B, float rcond, str driver) -> (Tensor solution, Tensor singular_values, Tensor rank, Tensor info)"""
+    """Call ``_least_squares(Tensor A, Tensor B, float rcond, str driver) -> (Tensor solution, Tensor singular_values, Tensor rank, Tensor info)``."""
     if modes:
         return _least_squares_packet.call_parameters(A, B, rcond, driver)
     try:
@@ -675,7 +675,7 @@ def linalg_ldl_factor_ex(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """LDL factorisation in LAPACK's compact form, with a code instead of an error for singular matrices (`torch.linalg.ldl_factor_ex`).
+    """Compute the compact LDL factorization, with an error code instead of an exception for singular matrices (`torch.linalg.ldl_factor_ex`).
 
         A = L D L^T, or A = L D L^H if `hermitian` is True
 
@@ -746,7 +746,7 @@ def linalg_ldl_solve(
     hermitian: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Solution of the equations A X = B from the LDL factorisation of A (`torch.linalg.ldl_solve`).
+    """Solve A X = B, given the LDL factorization of A (`torch.linalg.ldl_solve`).
 
     Args:
         LD: The compact factors, of shape (*, n, n), from `tt.linalg.ldl_factor`.
@@ -806,7 +806,7 @@ def linalg_ldl_factor(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """LDL factorisation of symmetric or Hermitian matrices, in LAPACK's compact form (`torch.linalg.ldl_factor`).
+    """Compute the LDL factorization of symmetric or Hermitian matrices in LAPACK's compact form (`torch.linalg.ldl_factor`).
 
         A = L D L^T, or A = L D L^H if `hermitian` is True
 
@@ -867,7 +867,7 @@ def linalg_ldl_factor(
 def linalg_lu_factor(
     A: Tensor, beyond: Any = None, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """LU factorisation in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`).
+    """Compute the LU factorization in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`).
 
         A = P L U
 
@@ -930,7 +930,7 @@ def _lu_with_info(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)"""
+    """Call ``_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _lu_with_info_packet.call_named(
@@ -952,7 +952,7 @@ def lu_unpack(
     beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrices P, L and U of a compact LU factorisation (`torch.lu_unpack`).
+    """Unpack a compact LU factorization into the matrices P, L and U (`torch.lu_unpack`).
 
         A = P L U
 
@@ -1005,7 +1005,7 @@ def lu_unpack(
 def linalg_lu(
     A: Tensor, beyond: Any = None, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """LU factorisation with partial pivoting, as three matrices (`torch.linalg.lu`).
+    """Compute the LU factorization with partial pivoting as three matrices (`torch.linalg.lu`).
 
         A = P L U
 
@@ -1071,7 +1071,7 @@ def linalg_lu_solve(
     adjoint: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Solution of linear equations from the compact LU factorisation of their matrix (`torch.linalg.lu_solve`).
+    """Solve linear equations, given the compact LU factorization of their matrix (`torch.linalg.lu_solve`).
 
         A X = B, or X A = B if `left` is False
 
@@ -1136,7 +1136,7 @@ def lu_solve(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Solution of the equations A X = B from the compact LU factorisation of A (`torch.lu_solve`).
+    """Solve A X = B, given the compact LU factorization of A (`torch.lu_solve`).
 
     Args:
         input: The right-hand sides B, of shape (*, n, k). The method's `self`.
@@ -1188,7 +1188,7 @@ def lu_solve(
 def linalg_inv_ex(
     A: Tensor, beyond: Any = None, check_errors: bool = False, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Inverses of square matrices, with a code instead of an error for singular ones (`torch.linalg.inv_ex`).
+    """Invert square matrices, with an error code instead of an exception for singular matrices (`torch.linalg.inv_ex`).
 
     Args:
         A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
@@ -1241,7 +1241,7 @@ def linalg_inv_ex(
 
 
 def linalg_inv(A: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Inverses of square matrices (`torch.linalg.inv`).
+    """Invert square matrices (`torch.linalg.inv`).
 
     Args:
         A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
@@ -1300,7 +1300,7 @@ def inverse(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Inverses of square matrices (`torch.inverse`).
+    """Invert square matrices (`torch.inverse`).
 
     Args:
         input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
@@ -1355,7 +1355,7 @@ def _linalg_solve_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
+    """Call ``_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _linalg_solve_ex_packet.call_named(FUNCTION, beyond, {}, A, B, left, check_errors, out=out)
@@ -1381,7 +1381,7 @@ def linalg_solve_ex(
     check_errors: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Solution of square linear equations, with a code instead of an error for singular matrices (`torch.linalg.solve_ex`).
+    """Solve square linear equations, with an error code instead of an exception for singular matrices (`torch.linalg.solve_ex`).
 
         A X = B, or X A = B if `left` is False
 
@@ -1437,7 +1437,7 @@ def linalg_solve_ex(
 def linalg_solve(
     A: Tensor, B: Tensor, beyond: Any = None, left: bool = True, out: Tensor | None = None
 ) -> Tensor:
-    """Solution of square linear equations (`torch.linalg.solve`).
+    """Solve square linear equations (`torch.linalg.solve`).
 
         A X = B, or X A = B if `left` is False
 
@@ -1505,7 +1505,7 @@ def triangular_solve(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`).
+    """Solve A X = B with triangular matrices A (`torch.triangular_solve`).
 
     Args:
         input: The right-hand sides B, of shape (*, n, k). The method's `self`.
@@ -1574,7 +1574,7 @@ def linalg_cholesky(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Cholesky factorisation of Hermitian positive definite matrices (`torch.linalg.cholesky`).
+    """Compute the Cholesky factorization of Hermitian positive definite matrices (`torch.linalg.cholesky`).
 
         A = L L^H, or A = U^H U if `upper` is True
 
@@ -1640,7 +1640,7 @@ def cholesky(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`).
+    """Compute the Cholesky factorization of Hermitian positive definite matrices (`torch.cholesky`).
 
         A = L L^H, or A = U^H U if `upper` is True
 
@@ -1704,7 +1704,7 @@ def cholesky_solve(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`).
+    """Solve A X = B, given the Cholesky factor of A (`torch.cholesky_solve`).
 
         X = A^-1 B, with A = L L^H, or A = U^H U if `upper` is True
 
@@ -1763,7 +1763,7 @@ def cholesky_inverse(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`).
+    """Invert Hermitian positive definite matrices, given their Cholesky factors (`torch.cholesky_inverse`).
 
         A^-1, with A = L L^H, or A = U^H U if `upper` is True
 
@@ -1814,7 +1814,7 @@ def cholesky_inverse(
 def linalg_qr(
     A: Tensor, mode: str = "reduced", beyond: Any = None, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`).
+    """Compute the QR factorization into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`).
 
         A = Q R
 
@@ -1880,7 +1880,7 @@ def qr(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`).
+    """Compute the QR factorization into orthonormal columns and an upper triangular matrix (`torch.qr`).
 
         input = Q R
 
@@ -1941,7 +1941,7 @@ def orgqr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """First columns of a product of Householder reflectors (`torch.orgqr`).
+    """Compute the first columns of a product of Householder reflectors (`torch.orgqr`).
 
     Args:
         input: The reflectors' vectors, of shape (*, m, n), with m >= n, as `tt.geqrf` returns them. The
@@ -2003,7 +2003,7 @@ def linalg_eigh(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigh`).
+    """Compute the eigenvalues and eigenvectors of Hermitian (for real dtypes, symmetric) matrices (`torch.linalg.eigh`).
 
         A = Q diag(eigenvalues) Q^H
 
@@ -2068,7 +2068,7 @@ def linalg_eigvalsh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Eigenvalues of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigvalsh`).
+    """Compute the eigenvalues of Hermitian (for real dtypes, symmetric) matrices (`torch.linalg.eigvalsh`).
 
     Args:
         input: Hermitian matrices of shape (*, n, n), of dtype float32, float64, complex64 or
@@ -2124,7 +2124,7 @@ def linalg_eigvals(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Eigenvalues of square matrices (`torch.linalg.eigvals`).
+    """Compute the eigenvalues of square matrices (`torch.linalg.eigvals`).
 
     Args:
         input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
@@ -2181,7 +2181,7 @@ def linalg_svd(
     driver: str | None = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Singular value decomposition (`torch.linalg.svd`).
+    """Compute the singular value decomposition (`torch.linalg.svd`).
 
         A = U diag(S) Vh
 
@@ -2247,7 +2247,7 @@ def linalg_svd(
 def linalg_svdvals(
     A: Tensor, beyond: Any = None, driver: str | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Singular values of matrices, in descending order (`torch.linalg.svdvals`).
+    """Compute the singular values of matrices in descending order (`torch.linalg.svdvals`).
 
     Args:
         A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
@@ -2309,7 +2309,7 @@ def svd(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`).
+    """Compute the singular value decomposition, returning V instead of its conjugate transpose (`torch.svd`).
 
         input = U diag(S) V^H
 
@@ -2376,7 +2376,7 @@ def linalg_lstsq(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Solution of linear least-squares problems (`torch.linalg.lstsq`).
+    """Solve linear least-squares problems (`torch.linalg.lstsq`).
 
         the X for which norm(A X - B) is smallest
 
@@ -2440,7 +2440,7 @@ def linalg_lstsq(
 
 
 def _linalg_check_errors(info: Tensor, api_name: str, beyond: Any = None, is_matrix: bool = REQUIRED) -> None:
-    """_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()"""
+    """Call ``_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _linalg_check_errors_packet.call_named(FUNCTION, beyond, {}, info, api_name, is_matrix)

@@ -109,7 +109,7 @@ def _fft_r2c(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
+    """Call ``_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -162,7 +162,7 @@ def _fft_c2r(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
+    """Call ``_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -215,7 +215,7 @@ def _fft_c2c(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
+    """Call ``_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -268,7 +268,7 @@ def fft_fft(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform along one dimension (`torch.fft.fft`).
+    """Compute the discrete Fourier transform along a dimension (`torch.fft.fft`).
 
         out[k] = sum_j input[j] * exp(-2 pi i j k / n)
 
@@ -348,7 +348,7 @@ def fft_ifft(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse discrete Fourier transform along one dimension (`torch.fft.ifft`).
+    """Compute the inverse discrete Fourier transform along a dimension (`torch.fft.ifft`).
 
         out[j] = 1 / n * sum_k input[k] * exp(2 pi i j k / n)
 
@@ -425,7 +425,7 @@ def fft_rfft(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform of a real signal along one dimension, the frequencies from 0 upwards (`torch.fft.rfft`).
+    """Compute the discrete Fourier transform of a real signal along a dimension, nonnegative frequencies only (`torch.fft.rfft`).
 
         out[k] = sum_j input[j] * exp(-2 pi i j k / n), for k from 0 to n // 2
 
@@ -503,7 +503,7 @@ def fft_irfft(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.rfft`: a real signal from the frequencies from 0 upwards (`torch.fft.irfft`).
+    """Compute the inverse of `tt.fft.rfft`, a real signal from its nonnegative frequencies (`torch.fft.irfft`).
 
     Args:
         input: Half of a Hermitian spectrum, a tensor of any shape, of a floating or complex dtype;
@@ -582,7 +582,7 @@ def fft_hfft(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform of a Hermitian signal, of which the first half is given; the result is real (`torch.fft.hfft`).
+    """Compute the real discrete Fourier transform of a Hermitian signal, given its first half (`torch.fft.hfft`).
 
     Args:
         input: Half of a Hermitian signal, a tensor of any shape, of a floating or complex dtype;
@@ -660,7 +660,7 @@ def fft_ihfft(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.hfft`: the first half of a Hermitian signal from its real transform (`torch.fft.ihfft`).
+    """Compute the inverse of `tt.fft.hfft`, the first half of a Hermitian signal (`torch.fft.ihfft`).
 
     Args:
         input: A real tensor of any shape; integers and bools are computed in the default dtype.
@@ -734,7 +734,7 @@ def fft_fft2(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform over two dimensions (`torch.fft.fft2`).
+    """Compute the discrete Fourier transform over two dimensions (`torch.fft.fft2`).
 
     Args:
         input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
@@ -823,7 +823,7 @@ def fft_ifft2(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse discrete Fourier transform over two dimensions (`torch.fft.ifft2`).
+    """Compute the inverse discrete Fourier transform over two dimensions (`torch.fft.ifft2`).
 
     Args:
         input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
@@ -909,7 +909,7 @@ def fft_rfft2(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform of a real signal over two dimensions, half of the last one (`torch.fft.rfft2`).
+    """Compute the two-dimensional discrete Fourier transform of a real signal, half of the last dimension (`torch.fft.rfft2`).
 
     Args:
         input: A real tensor of any shape; integers and bools are computed in the default dtype.
@@ -1000,7 +1000,7 @@ def fft_irfft2(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.rfft2`: a real signal from half of its spectrum (`torch.fft.irfft2`).
+    """Compute the inverse of `tt.fft.rfft2`, a real signal from half of its spectrum (`torch.fft.irfft2`).
 
     Args:
         input: Half of a Hermitian spectrum, a tensor of any shape, of a floating or complex dtype;
@@ -1089,7 +1089,7 @@ def fft_hfft2(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform of a Hermitian signal over two dimensions; the result is real (`torch.fft.hfft2`).
+    """Compute the real two-dimensional discrete Fourier transform of a Hermitian signal (`torch.fft.hfft2`).
 
     Args:
         input: Half of a signal that is Hermitian over `dim`, a tensor of any shape, of a floating or
@@ -1178,7 +1178,7 @@ def fft_ihfft2(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.hfft2`: half of a Hermitian signal from its real transform (`torch.fft.ihfft2`).
+    """Compute the inverse of `tt.fft.hfft2`, half of a Hermitian signal from its real transform (`torch.fft.ihfft2`).
 
     Args:
         input: A real tensor of any shape; integers and bools are computed in the default dtype.
@@ -1264,7 +1264,7 @@ def fft_fftn(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform over several dimensions (`torch.fft.fftn`).
+    """Compute the discrete Fourier transform over several dimensions (`torch.fft.fftn`).
 
     Args:
         input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
@@ -1354,7 +1354,7 @@ def fft_ifftn(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse discrete Fourier transform over several dimensions (`torch.fft.ifftn`).
+    """Compute the inverse discrete Fourier transform over several dimensions (`torch.fft.ifftn`).
 
     Args:
         input: A tensor of any shape, of a floating or complex dtype; integers and bools are computed in
@@ -1441,7 +1441,7 @@ def fft_rfftn(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform of a real signal over several dimensions, half of the last one (`torch.fft.rfftn`).
+    """Compute the discrete Fourier transform of a real signal over several dimensions, half of the last one (`torch.fft.rfftn`).
 
     Args:
         input: A real tensor of any shape; integers and bools are computed in the default dtype.
@@ -1534,7 +1534,7 @@ def fft_irfftn(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.rfftn`: a real signal from half of its spectrum (`torch.fft.irfftn`).
+    """Compute the inverse of `tt.fft.rfftn`, a real signal from half of its spectrum (`torch.fft.irfftn`).
 
     Args:
         input: Half of a Hermitian spectrum, a tensor of any shape, of a floating or complex dtype;
@@ -1625,7 +1625,7 @@ def fft_hfftn(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Discrete Fourier transform of a Hermitian signal over several dimensions; the result is real (`torch.fft.hfftn`).
+    """Compute the real discrete Fourier transform of a Hermitian signal over several dimensions (`torch.fft.hfftn`).
 
     Args:
         input: Half of a signal that is Hermitian over `dim`, a tensor of any shape, of a floating or
@@ -1716,7 +1716,7 @@ def fft_ihfftn(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.hfftn`: half of a Hermitian signal from its real transform (`torch.fft.ihfftn`).
+    """Compute the inverse of `tt.fft.hfftn`, half of a Hermitian signal from its real transform (`torch.fft.ihfftn`).
 
     Args:
         input: A real tensor of any shape; integers and bools are computed in the default dtype.
@@ -1800,7 +1800,7 @@ def fft_fftshift(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Frequencies reordered so that frequency 0 stands in the middle (`torch.fft.fftshift`).
+    """Reorder frequencies so that frequency 0 is in the middle (`torch.fft.fftshift`).
 
     Args:
         input: A tensor in the order of `tt.fft.fftfreq`, of any dtype.
@@ -1848,7 +1848,7 @@ def fft_ifftshift(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.fft.fftshift`, frequency 0 from the middle to the front (`torch.fft.ifftshift`).
+    """Invert `tt.fft.fftshift`, moving frequency 0 from the middle to the front (`torch.fft.ifftshift`).
 
     Args:
         input: A tensor whose frequency 0 stands in the middle, of any dtype.
@@ -1899,7 +1899,7 @@ def fft_fftfreq(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Frequencies of the elements of `tt.fft.fft`, in cycles per unit of the sample distance (`torch.fft.fftfreq`).
+    """Compute the frequencies of the elements of `tt.fft.fft`, in cycles per unit of sample spacing (`torch.fft.fftfreq`).
 
         (0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1) / (d * n)
 
@@ -1963,7 +1963,7 @@ def fft_rfftfreq(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Frequencies of the elements of `tt.fft.rfft`, in cycles per unit of the sample distance (`torch.fft.rfftfreq`).
+    """Compute the frequencies of the elements of `tt.fft.rfft`, in cycles per unit of sample spacing (`torch.fft.rfftfreq`).
 
         (0, 1, ..., n // 2) / (d * n)
 
@@ -2029,7 +2029,7 @@ def stft(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Short-time Fourier transform, the spectra of overlapping sections of a signal (`torch.stft`).
+    """Compute the short-time Fourier transform, the spectra of overlapping frames of a signal (`torch.stft`).
 
         out[w, t] = sum_k window[k] * input[t * hop_length + k] * exp(-2 pi i w k / n_fft)
 
@@ -2155,7 +2155,7 @@ def istft(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Inverse of `tt.stft`, a signal from the spectra of its sections (`torch.istft`).
+    """Compute the inverse of `tt.stft`, a signal from the spectra of its frames (`torch.istft`).
 
     Args:
         input: Spectra of shape (B, N, T) or (N, T), of a complex dtype, as `tt.stft` returns them. The
@@ -2249,7 +2249,7 @@ def hann_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Hann window, a raised cosine (`torch.hann_window`).
+    """Create a Hann window, a raised cosine (`torch.hann_window`).
 
         (1 - cos(2 pi k / N)) / 2, with N = `window_length`, or `window_length` - 1 if `periodic` is False
 
@@ -2320,7 +2320,7 @@ def bartlett_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Bartlett window, a triangle (`torch.bartlett_window`).
+    """Create a Bartlett window, a triangle (`torch.bartlett_window`).
 
         1 - abs(2 k / N - 1), with N = `window_length`, or `window_length` - 1 if `periodic` is False
 
@@ -2391,7 +2391,7 @@ def blackman_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Blackman window, a sum of three cosines (`torch.blackman_window`).
+    """Create a Blackman window, a sum of three cosines (`torch.blackman_window`).
 
         0.42 - 0.5 cos(2 pi k / N) + 0.08 cos(4 pi k / N), with N = `window_length`, or `window_length` - 1 if `periodic` is False
 
@@ -2464,7 +2464,7 @@ def hamming_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Hamming window, a raised cosine that does not reach 0 (`torch.hamming_window`).
+    """Create a Hamming window, a raised cosine that does not reach 0 (`torch.hamming_window`).
 
         alpha - beta cos(2 pi k / N), with N = `window_length`, or `window_length` - 1 if `periodic` is False
 
@@ -2546,7 +2546,7 @@ def kaiser_window(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Kaiser window, whose shape one parameter sets (`torch.kaiser_window`).
+    """Create a Kaiser window, whose shape `beta` determines (`torch.kaiser_window`).
 
         i0(beta sqrt(1 - (2 k / N - 1)^2)) / i0(beta), with N = `window_length`, or `window_length` - 1 if `periodic` is False
 

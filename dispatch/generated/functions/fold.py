@@ -41,7 +41,7 @@ def im2col(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The windows of images, each as a column (`torch.ops.aten.im2col`).
+    """Extract sliding windows of images, each as a column (`torch.ops.aten.im2col`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W), floating, complex or bool.
@@ -132,7 +132,7 @@ def col2im(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Images made of columns of windows, overlapping elements added up (`torch.ops.aten.col2im`).
+    """Combine columns of sliding windows into images, summing overlapping elements (`torch.ops.aten.col2im`).
 
     Args:
         input: A tensor of shape (N, C * kH * kW, L) or (C * kH * kW, L) for L windows, floating,

@@ -45,7 +45,7 @@ def _multi_tensor_pointwise_(
     a: Any = None,
     x1: Any = None,
 ) -> None:
-    """_multi_tensor_pointwise_(Tensor(a!)[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> ()"""
+    """Call ``_multi_tensor_pointwise_(Tensor(a!)[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> ()``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _multi_tensor_pointwise__packet.call_named(
@@ -80,7 +80,7 @@ def _multi_tensor_pointwise(
     a: Any = None,
     x1: Any = None,
 ) -> Sequence[Tensor]:
-    """_multi_tensor_pointwise(Tensor[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> Tensor[]"""
+    """Call ``_multi_tensor_pointwise(Tensor[] self, str operator, Tensor[] others, Tensor[] thirds, Scalar? number=None, Tensor? element=None) -> Tensor[]``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _multi_tensor_pointwise_packet.call_named(
@@ -107,7 +107,7 @@ def _multi_tensor_pointwise(
 def _multi_tensor_norm(
     input: Sequence[Tensor] = REQUIRED, ord: str = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Sequence[Tensor]:
-    """_multi_tensor_norm(Tensor[] self, str ord) -> Tensor[]"""
+    """Call ``_multi_tensor_norm(Tensor[] self, str ord) -> Tensor[]``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _multi_tensor_norm_packet.call_named(
@@ -131,7 +131,7 @@ def _multi_tensor_total_norm(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_multi_tensor_total_norm(Tensor[] self, str ord, float max_norm) -> (Tensor total, Tensor coefficient)"""
+    """Call ``_multi_tensor_total_norm(Tensor[] self, str ord, float max_norm) -> (Tensor total, Tensor coefficient)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _multi_tensor_total_norm_packet.call_named(

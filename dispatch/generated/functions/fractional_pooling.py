@@ -43,7 +43,7 @@ def fractional_max_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows of images that start at random distances (`torch.nn.functional.fractional_max_pool2d`).
+    """Return the maximum of each pooling region of images, with randomly placed regions (`torch.nn.functional.fractional_max_pool2d`).
 
         window i starts at floor((i + u) * a) - floor(u * a), the last at the end, a = (W - k) / (W_out - 1)
 
@@ -113,7 +113,7 @@ def fractional_max_pool2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
+    """Call ``fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return fractional_max_pool2d_backward_packet.call_named(
@@ -162,7 +162,7 @@ def fractional_max_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows of volumes that start at random distances (`torch.nn.functional.fractional_max_pool3d`).
+    """Return the maximum of each pooling region of volumes, with randomly placed regions (`torch.nn.functional.fractional_max_pool3d`).
 
         window i starts at floor((i + u) * a) - floor(u * a), the last at the end, a = (W - k) / (W_out - 1)
 
@@ -231,7 +231,7 @@ def fractional_max_pool3d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
+    """Call ``fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return fractional_max_pool3d_backward_packet.call_named(

@@ -95,7 +95,7 @@ values_copy_plans, values_copy_outs = values_copy_packet.plans, values_copy_pack
 
 
 def view_copy(*args: Any, **kwargs: Any) -> Tensor:
-    """The same elements in another shape, or their bytes as another dtype, as a copy (`torch.view_copy`).
+    """Copy the elements into another shape, or their bytes into another dtype (`torch.view_copy`).
 
     Signatures::
 
@@ -158,7 +158,7 @@ def as_strided_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of what `as_strided` shows of a tensor's memory (`torch.as_strided_copy`).
+    """Copy the elements that `as_strided` views (`torch.as_strided_copy`).
 
     Args:
         input: A tensor whose memory is read; its own sizes do not matter.
@@ -229,7 +229,7 @@ def _strided_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Call ``_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _strided_copy_packet.call_named(
@@ -263,7 +263,7 @@ def expand_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy in which dimensions of size 1 are repeated (`torch.expand_copy`).
+    """Copy a tensor with dimensions of size 1 repeated (`torch.expand_copy`).
 
     Args:
         input: A tensor of at most `len(size)` dimensions.
@@ -327,7 +327,7 @@ def permute_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy with the dimensions in another order (`torch.permute_copy`).
+    """Copy a tensor with its dimensions permuted (`torch.permute_copy`).
 
     Args:
         input: A tensor of any shape.
@@ -391,7 +391,7 @@ def transpose_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy with two dimensions exchanged (`torch.transpose_copy`).
+    """Copy a tensor with two dimensions transposed (`torch.transpose_copy`).
 
     Args:
         input: A tensor of any shape.
@@ -447,7 +447,7 @@ def t_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of a matrix's transpose (`torch.t_copy`).
+    """Copy the transpose of a matrix (`torch.t_copy`).
 
     Args:
         input: A tensor of at most two dimensions.
@@ -503,7 +503,7 @@ def select_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy of the slice at one index of a dimension (`torch.select_copy`).
+    """Copy the slice at an index of a dimension (`torch.select_copy`).
 
     Args:
         input: A tensor of at least one dimension.
@@ -570,7 +570,7 @@ def slice_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy of every `step`-th index of a dimension between two indices (`torch.slice_copy`).
+    """Copy every `step`-th index of a dimension between two indices (`torch.slice_copy`).
 
     Args:
         input: A tensor of at least one dimension.
@@ -646,7 +646,7 @@ def squeeze_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy without dimensions of size 1 (`torch.squeeze_copy`).
+    """Copy a tensor without its dimensions of size 1 (`torch.squeeze_copy`).
 
     Signatures::
 
@@ -724,7 +724,7 @@ def unsqueeze_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy with a new dimension of size 1 (`torch.unsqueeze_copy`).
+    """Copy a tensor with a new dimension of size 1 (`torch.unsqueeze_copy`).
 
     Args:
         input: A tensor of any shape.
@@ -787,7 +787,7 @@ def alias_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the whole tensor (`torch.alias_copy`).
+    """Copy the whole tensor (`torch.alias_copy`).
 
     Args:
         input: A tensor of any shape.
@@ -834,7 +834,7 @@ def detach_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy outside the graph of derivatives (`torch.detach_copy`).
+    """Copy a tensor, detached from the autograd graph (`torch.detach_copy`).
 
     Args:
         input: A tensor of any shape.
@@ -885,7 +885,7 @@ def diagonal_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the diagonals of the matrices in two dimensions (`torch.diagonal_copy`).
+    """Copy the diagonals of the matrices in two dimensions (`torch.diagonal_copy`).
 
     Args:
         input: A tensor of at least two dimensions.
@@ -944,7 +944,7 @@ def unfold_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of all windows of one size along a dimension (`torch.unfold_copy`).
+    """Copy all sliding windows of a given size along a dimension (`torch.unfold_copy`).
 
     Args:
         input: A tensor of any shape.
@@ -1004,7 +1004,7 @@ def unbind_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Copies of the slices at all indices of a dimension (`torch.unbind_copy`).
+    """Copy the slices at all indices of a dimension (`torch.unbind_copy`).
 
     Args:
         input: A tensor of at least one dimension.
@@ -1070,7 +1070,7 @@ def split_copy(
     split_size_or_sections: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Copies of consecutive pieces of a dimension, of one length (`torch.split_copy`).
+    """Copy consecutive chunks of a given length along a dimension (`torch.split_copy`).
 
     Args:
         input: A tensor of at least one dimension.
@@ -1152,7 +1152,7 @@ def split_with_sizes_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Copies of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes_copy`).
+    """Copy consecutive chunks of given lengths along a dimension (`torch.split_with_sizes_copy`).
 
     Args:
         input: A tensor of at least one dimension.
@@ -1222,7 +1222,7 @@ def view_as_real_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of complex numbers as pairs of real ones (`torch.view_as_real_copy`).
+    """Copy complex numbers as pairs of real numbers (`torch.view_as_real_copy`).
 
     Args:
         input: A complex tensor.
@@ -1276,7 +1276,7 @@ def view_as_complex_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of pairs of real numbers as complex ones (`torch.view_as_complex_copy`).
+    """Copy pairs of real numbers as complex numbers (`torch.view_as_complex_copy`).
 
     Args:
         input: A float32 or float64 tensor whose last dimension has size 2, real part first.
@@ -1331,7 +1331,7 @@ def select_scatter(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy in which the slice at one index of a dimension holds another tensor's elements (`torch.select_scatter`).
+    """Copy a tensor, with another tensor's elements in the slice at an index of a dimension (`torch.select_scatter`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -1387,7 +1387,7 @@ def slice_scatter(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy in which a slice of a dimension holds another tensor's elements (`torch.slice_scatter`).
+    """Copy a tensor, with another tensor's elements in a slice of a dimension (`torch.slice_scatter`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -1465,7 +1465,7 @@ def diagonal_scatter(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy in which the diagonals of the matrices in two dimensions hold another tensor's elements (`torch.diagonal_scatter`).
+    """Copy a tensor, with another tensor's elements on the diagonals of two dimensions (`torch.diagonal_scatter`).
 
     Args:
         input: A tensor of at least two dimensions. The method's `self`.
@@ -1518,7 +1518,7 @@ def as_strided_scatter(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy in which what `as_strided` shows holds another tensor's elements (`torch.as_strided_scatter`).
+    """Copy a tensor, with another tensor's elements where `as_strided` views them (`torch.as_strided_scatter`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1584,7 +1584,7 @@ def _strided_scatter(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Call ``_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _strided_scatter_packet.call_named(
@@ -1612,7 +1612,7 @@ def _strided_scatter(
 def _restride(
     input: Tensor = REQUIRED, stride: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_restride(Tensor self, SymInt[] stride) -> Tensor"""
+    """Call ``_restride(Tensor self, SymInt[] stride) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _restride_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, stride)
@@ -1638,7 +1638,7 @@ def crow_indices_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of where each row, or row of blocks, begins among the values (`torch.crow_indices_copy`).
+    """Copy the row pointers of a tensor in CSR or BSR layout (`torch.crow_indices_copy`).
 
     Args:
         input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`.
@@ -1691,7 +1691,7 @@ def col_indices_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the column of each value, or block (`torch.col_indices_copy`).
+    """Copy the column index of each value or block (`torch.col_indices_copy`).
 
     Args:
         input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`.
@@ -1744,7 +1744,7 @@ def ccol_indices_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of where each column, or column of blocks, begins among the values (`torch.ccol_indices_copy`).
+    """Copy the column pointers of a tensor in CSC or BSC layout (`torch.ccol_indices_copy`).
 
     Args:
         input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`.
@@ -1797,7 +1797,7 @@ def row_indices_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the row of each value, or block (`torch.row_indices_copy`).
+    """Copy the row index of each value or block (`torch.row_indices_copy`).
 
     Args:
         input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`.
@@ -1850,7 +1850,7 @@ def indices_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the coordinates of the specified elements (`torch.indices_copy`).
+    """Copy the coordinates of the specified elements (`torch.indices_copy`).
 
     Args:
         input: A coalesced tensor of layout `tt.sparse_coo`.
@@ -1904,7 +1904,7 @@ def values_copy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the specified elements (`torch.values_copy`).
+    """Copy the specified elements (`torch.values_copy`).
 
     Args:
         input: A tensor of a compressed layout, or a coalesced one of layout `tt.sparse_coo`.

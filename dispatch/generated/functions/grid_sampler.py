@@ -55,7 +55,7 @@ def grid_sampler(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Images or volumes, read at given places between their elements (`torch.nn.functional.grid_sample`).
+    """Sample images or volumes at given positions by interpolation (`torch.nn.functional.grid_sample`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (N, C, D, H, W).
@@ -126,7 +126,7 @@ def grid_sampler_2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Images, read at given places between their elements (`torch.grid_sampler_2d`).
+    """Sample images at given positions by interpolation (`torch.grid_sampler_2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W).
@@ -201,7 +201,7 @@ def grid_sampler_2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Call ``grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return grid_sampler_2d_backward_packet.call_named(
@@ -257,7 +257,7 @@ def grid_sampler_3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Volumes, read at given places between their elements (`torch.grid_sampler_3d`).
+    """Sample volumes at given positions by interpolation (`torch.grid_sampler_3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W).
@@ -332,7 +332,7 @@ def grid_sampler_3d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Call ``grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return grid_sampler_3d_backward_packet.call_named(
@@ -379,7 +379,7 @@ def grid_sampler_3d_backward(
 def _grid_sampler_taps(
     grid: Tensor, size: Sequence[int], interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> tuple[Tensor, Tensor]:
-    """_grid_sampler_taps(Tensor grid, int[] size, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)"""
+    """Call ``_grid_sampler_taps(Tensor grid, int[] size, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)``."""
     if modes:
         return _grid_sampler_taps_packet.call_parameters(
             grid, size, interpolation_mode, padding_mode, align_corners
@@ -412,7 +412,7 @@ def _grid_sampler_grid_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_grid_sampler_grid_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    """Call ``_grid_sampler_grid_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _grid_sampler_grid_backward_packet.call_named(
@@ -441,7 +441,7 @@ def _grid_sampler_grid_backward(
 
 
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """The grid of places that affine maps give, for `grid_sampler` (`torch.nn.functional.affine_grid`).
+    """Compute the sampling grid of affine maps for `grid_sampler` (`torch.nn.functional.affine_grid`).
 
         grid[n, i, j] = theta[n] @ (x_j, y_i, 1)
 
@@ -487,7 +487,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 
 
 def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor"""
+    """Call ``affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor``."""
     if modes:
         return affine_grid_generator_backward_packet.call_parameters(grad, size, align_corners)
     try:

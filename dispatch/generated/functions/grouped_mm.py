@@ -38,7 +38,7 @@ def _grouped_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Products of groups of rows or columns, each with a matrix of its own (`torch._grouped_mm`).
+    """Multiply groups of rows or columns, each by its own matrix (grouped GEMM) (`torch._grouped_mm`).
 
         out[start:end] = input[start:end] @ mat2[g], for the group g of rows from start to end
 
@@ -113,7 +113,7 @@ def _scaled_grouped_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Products of groups of rows or columns of 8-bit floats, each line with its scale (`torch._scaled_grouped_mm`).
+    """Multiply groups of scaled rows or columns of 8-bit floats, each by its own matrix (grouped GEMM) (`torch._scaled_grouped_mm`).
 
         out[start:end] = (input[start:end] * scale_a[start:end, None]) @ (mat2[g] * scale_b[g])
 

@@ -37,7 +37,7 @@ histogramdd_short = histogramdd_packet.short
 
 
 def histogram(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`).
+    """Count elements, or sum their weights, in each histogram bin, and return the bin edges (`torch.histogram`).
 
     Signatures::
 
@@ -109,7 +109,7 @@ def _histogramdd_bin_edges(
     a: Any = None,
     x1: Any = None,
 ) -> Sequence[Tensor]:
-    """_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]"""
+    """Call ``_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]``."""
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _histogramdd_bin_edges_packet.call_named(
@@ -148,7 +148,7 @@ def _histogramdd_from_bin_cts(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor"""
+    """Call ``_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _histogramdd_from_bin_cts_packet.call_named(
@@ -196,7 +196,7 @@ def _histogramdd_from_bin_tensors(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor"""
+    """Call ``_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _histogramdd_from_bin_tensors_packet.call_named(
@@ -227,7 +227,7 @@ def _histogramdd_from_bin_tensors(
 
 
 def histogramdd(*args: Any, **kwargs: Any) -> tuple[Tensor, Sequence[Tensor]]:
-    """The number, or the weights' sum, of points in each cell of a grid, and the grid's edges (`torch.histogramdd`).
+    """Count points, or sum their weights, in each cell of a multidimensional histogram, and return the edges (`torch.histogramdd`).
 
     Signatures::
 

@@ -166,7 +166,7 @@ def cat(
     out: Tensor | None = None,
     axis: Any = None,
 ) -> Tensor:
-    """Tensors joined along a dimension that they have (`torch.cat`).
+    """Concatenate tensors along an existing dimension (`torch.cat`).
 
     Args:
         tensors: A non-empty sequence of tensors whose shapes agree but for `dim`; empty vectors of
@@ -226,7 +226,7 @@ def cat(
 
 
 def concat(tensors: Sequence[Tensor], dim: int = 0, axis: Any = None) -> Tensor:
-    """Tensors joined along a dimension that they have (`torch.concat`).
+    """Concatenate tensors along an existing dimension (`torch.concat`).
 
     Another name of `tt.cat`.
 
@@ -271,7 +271,7 @@ def concat(tensors: Sequence[Tensor], dim: int = 0, axis: Any = None) -> Tensor:
 
 
 def concatenate(tensors: Sequence[Tensor], dim: int = 0, axis: Any = None) -> Tensor:
-    """Tensors joined along a dimension that they have (`torch.concatenate`).
+    """Concatenate tensors along an existing dimension (`torch.concatenate`).
 
     Another name of `tt.cat`.
 
@@ -318,7 +318,7 @@ def concatenate(tensors: Sequence[Tensor], dim: int = 0, axis: Any = None) -> Te
 def stack(
     tensors: Sequence[Tensor], dim: int = 0, beyond: Any = None, out: Tensor | None = None, axis: Any = None
 ) -> Tensor:
-    """Tensors of one shape joined along a new dimension (`torch.stack`).
+    """Concatenate tensors of the same shape along a new dimension (`torch.stack`).
 
     Args:
         tensors: A non-empty sequence of tensors of one shape.
@@ -381,7 +381,7 @@ def _chunk_cat(
     out: Tensor | None = None,
     axis: Any = None,
 ) -> Tensor:
-    """_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor"""
+    """Call ``_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor``."""
     if modes or out is not None or beyond is not None or axis is not None:
         if beyond is not None or axis is not None:
             return _chunk_cat_packet.call_named(
@@ -413,7 +413,7 @@ def _chunk_cat(
 
 
 def hstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Tensors joined side by side, along dimension 1; vectors along dimension 0 (`torch.hstack`).
+    """Concatenate tensors horizontally, along dimension 1, or vectors along dimension 0 (`torch.hstack`).
 
     Args:
         tensors: A non-empty sequence of tensors whose shapes agree but for the dimension along which
@@ -464,7 +464,7 @@ def hstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = N
 
 
 def vstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.vstack`).
+    """Concatenate tensors vertically, along dimension 0, with vectors as rows (`torch.vstack`).
 
     Args:
         tensors: A non-empty sequence of tensors whose shapes agree but for dimension 0, after
@@ -515,7 +515,7 @@ def vstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = N
 
 
 def row_stack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Tensors joined one above the other, along dimension 0; vectors are rows (`torch.row_stack`).
+    """Concatenate tensors vertically, along dimension 0, with vectors as rows (`torch.row_stack`).
 
     Another name of `tt.vstack`.
 
@@ -568,7 +568,7 @@ def row_stack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None 
 
 
 def dstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Tensors joined one behind the other, along dimension 2 (`torch.dstack`).
+    """Concatenate tensors along dimension 2 (`torch.dstack`).
 
     Args:
         tensors: A non-empty sequence of tensors whose shapes agree but for dimension 2, after
@@ -619,7 +619,7 @@ def dstack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = N
 
 
 def column_stack(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Vectors as columns, and matrices, joined side by side (`torch.column_stack`).
+    """Concatenate vectors, as columns, and matrices horizontally (`torch.column_stack`).
 
     Args:
         tensors: A non-empty sequence of tensors of as many rows; a vector of n elements counts as a
@@ -678,7 +678,7 @@ def index_put(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy with values written, or added, where tensors of indices or masks point (`torch.index_put`).
+    """Copy a tensor, with values written or added where tensors of indices or masks select (`torch.index_put`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -774,7 +774,7 @@ def _unsafe_index(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+    """Call ``_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _unsafe_index_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, indices)
@@ -801,7 +801,7 @@ def _unsafe_index_put(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    """Call ``_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _unsafe_index_put_packet.call_named(
@@ -833,7 +833,7 @@ def _index_put_impl_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"""
+    """Call ``_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _index_put_impl__packet.call_named(
@@ -867,7 +867,7 @@ def index_select(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The slices at given indices of a dimension, in their order (`torch.index_select`).
+    """Return the slices at given indices of a dimension (`torch.index_select`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -936,7 +936,7 @@ def index_add(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy to which slices of another tensor are added at given indices of a dimension (`torch.index_add`).
+    """Copy a tensor, adding slices of another tensor at given indices of a dimension (`torch.index_add`).
 
         out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
 
@@ -1076,7 +1076,7 @@ def index_reduce(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy in which slices at given indices are reduced together with slices of another tensor (`torch.index_reduce`).
+    """Copy a tensor, reducing slices of another tensor into given indices of a dimension (`torch.index_reduce`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1205,7 +1205,7 @@ def index_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy in which slices of another tensor stand at given indices of a dimension (`torch.index_copy`).
+    """Copy a tensor, with slices of another tensor at given indices of a dimension (`torch.index_copy`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1303,7 +1303,7 @@ def index_fill(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`).
+    """Copy a tensor, filling the slices at given indices of a dimension with a value (`torch.index_fill`).
 
     Signatures::
 
@@ -1365,7 +1365,7 @@ def gather(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Elements picked along one dimension, each by an index of its own (`torch.gather`).
+    """Gather elements along a dimension, each from its own index (`torch.gather`).
 
         out[i, j] = input[i, index[i, j]], for two dimensions and `dim` 1
 
@@ -1446,7 +1446,7 @@ def take_along_dim(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Elements picked along one dimension by indices that broadcast with the tensor (`torch.take_along_dim`).
+    """Gather elements along a dimension with indices that broadcast with the tensor (`torch.take_along_dim`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1502,7 +1502,7 @@ def take_along_dim(
 
 
 def scatter(*args: Any, **kwargs: Any) -> Tensor:
-    """A copy in which elements are written along one dimension, each to an index of its own (`torch.scatter`).
+    """Copy a tensor, writing elements along a dimension, each to its own index (`torch.scatter`).
 
         out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
 
@@ -1588,7 +1588,7 @@ def scatter_add(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy to which elements are added along one dimension, each at an index of its own (`torch.scatter_add`).
+    """Copy a tensor, adding elements along a dimension, each at its own index (`torch.scatter_add`).
 
         out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
 
@@ -1693,7 +1693,7 @@ def scatter_reduce(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy in which elements are reduced along one dimension, each into an index of its own (`torch.scatter_reduce`).
+    """Copy a tensor, reducing elements along a dimension, each into its own index (`torch.scatter_reduce`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1818,7 +1818,7 @@ def masked_scatter(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy in which consecutive elements of another tensor stand where a mask is true (`torch.masked_scatter`).
+    """Copy a tensor, with consecutive elements of another tensor where a mask is True (`torch.masked_scatter`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1867,7 +1867,7 @@ def _unsafe_masked_index(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
+    """Call ``_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _unsafe_masked_index_packet.call_named(
@@ -1898,7 +1898,7 @@ def _unsafe_masked_index_put_accumulate(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
+    """Call ``_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _unsafe_masked_index_put_accumulate_packet.call_named(
@@ -1928,7 +1928,7 @@ def masked_fill(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy that holds one value where a mask is true (`torch.masked_fill`).
+    """Copy a tensor, filling it with a value where a mask is True (`torch.masked_fill`).
 
     Signatures::
 
@@ -2022,7 +2022,7 @@ def masked_select(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The elements where a mask is true, in row-major order (`torch.masked_select`).
+    """Return the elements where a mask is True, in row-major order (`torch.masked_select`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -2076,7 +2076,7 @@ def nonzero(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor | Sequence[Tensor]:
-    """The indices of all elements that are not zero, in row-major order (`torch.nonzero`).
+    """Return the indices of all nonzero elements in row-major order (`torch.nonzero`).
 
     Signatures::
 
@@ -2138,7 +2138,7 @@ def nonzero_static(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The indices of the first elements that are not zero, in a matrix of a size given beforehand (`torch.nonzero_static`).
+    """Return the indices of the first nonzero elements as a matrix of a given size (`torch.nonzero_static`).
 
     Args:
         input: A tensor of any shape and dtype. The method's `self`.
@@ -2187,7 +2187,7 @@ def nonzero_static(
 
 
 def argwhere(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The indices of all elements that are not zero, a row for each (`torch.argwhere`).
+    """Return the indices of all nonzero elements, one row for each element (`torch.argwhere`).
 
     Args:
         input: A tensor of any shape and dtype. The method's `self`.
@@ -2230,7 +2230,7 @@ def take(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The elements at given indices of the flattened tensor (`torch.take`).
+    """Return the elements at given indices of the flattened tensor (`torch.take`).
 
     Args:
         input: A tensor of any shape; it counts as flattened in row-major order. The method's `self`.
@@ -2280,7 +2280,7 @@ def put(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy with values written, or added, at given indices of the flattened tensor (`torch.put`).
+    """Copy a tensor, with values written or added at given indices of the flattened tensor (`torch.put`).
 
     Args:
         input: A tensor of any shape; it counts as flattened in row-major order. The method's `self`.
@@ -2327,7 +2327,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of a table at given indices (`aten::embedding`).
+    """Return the rows of an embedding table at given indices (`aten::embedding`).
 
     Args:
         weight: The table, of shape (num_embeddings, embedding_dim).
@@ -2378,7 +2378,7 @@ def embedding_renorm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Rows of a table at given indices shortened, in place, to a largest norm (`aten::embedding_renorm_`).
+    """Rescale the rows of a table at given indices to a maximum norm, in place (`aten::embedding_renorm_`).
 
     Args:
         input: The table, of shape (num_embeddings, embedding_dim), which is written to.
@@ -2422,7 +2422,7 @@ def embedding_renorm_(
 def embedding_backward(
     grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> Tensor:
-    """embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor"""
+    """Call ``embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor``."""
     if modes:
         return embedding_backward_packet.call_parameters(
             grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse
@@ -2441,7 +2441,7 @@ def embedding_backward(
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
-    """embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
+    """Call ``embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor``."""
     if modes:
         return embedding_dense_backward_packet.call_parameters(
             grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
@@ -2460,7 +2460,7 @@ def embedding_dense_backward(
 def flip(
     input: Tensor = REQUIRED, dims: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A copy with the order of indices reversed along some dimensions (`torch.flip`).
+    """Copy a tensor with the order of elements reversed along some dimensions (`torch.flip`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -2504,7 +2504,7 @@ def flip(
 
 
 def fliplr(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """A copy with the order of columns reversed (`torch.fliplr`).
+    """Copy a tensor with the order of its columns reversed (`torch.fliplr`).
 
     Args:
         input: A tensor of at least two dimensions; dimension 1 is reversed. The method's `self`.
@@ -2537,7 +2537,7 @@ def fliplr(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = Non
 
 
 def flipud(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """A copy with the order of rows reversed (`torch.flipud`).
+    """Copy a tensor with the order of its rows reversed (`torch.flipud`).
 
     Args:
         input: A tensor of at least one dimension; dimension 0 is reversed. The method's `self`.
@@ -2577,7 +2577,7 @@ def roll(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy with elements moved along dimensions; those that leave at one end enter at the other (`torch.roll`).
+    """Copy a tensor with elements shifted cyclically along dimensions (`torch.roll`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -2630,7 +2630,7 @@ def rot90(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy rotated by right angles in the plane of two dimensions (`torch.rot90`).
+    """Copy a tensor rotated by multiples of 90 degrees in the plane of two dimensions (`torch.rot90`).
 
     Args:
         input: A tensor of at least two dimensions. The method's `self`.
@@ -2676,7 +2676,7 @@ def rot90(
 
 
 def repeat_interleave(*args: Any, **kwargs: Any) -> Tensor:
-    """Each element, or each slice of a dimension, repeated a number of times in succession (`torch.repeat_interleave`).
+    """Repeat each element, or each slice of a dimension, consecutively (`torch.repeat_interleave`).
 
     Signatures::
 
@@ -2741,7 +2741,7 @@ def repeat_interleave(*args: Any, **kwargs: Any) -> Tensor:
 def tile(
     input: Tensor = REQUIRED, dims: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`).
+    """Repeat the tensor along each dimension, aligning the repeats with the last dimensions (`torch.tile`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -2790,7 +2790,7 @@ def tril(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the matrices' lower triangles, with zeros above (`torch.tril`).
+    """Copy the lower triangles of matrices, with zeros above (`torch.tril`).
 
     Args:
         input: A tensor of shape (..., m, n). The method's `self`.
@@ -2866,7 +2866,7 @@ def triu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A copy of the matrices' upper triangles, with zeros below (`torch.triu`).
+    """Copy the upper triangles of matrices, with zeros below (`torch.triu`).
 
     Args:
         input: A tensor of shape (..., m, n). The method's `self`.

@@ -49,7 +49,7 @@ def diff(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Differences of neighbouring elements along a dimension, taken n times (`torch.diff`).
+    """Compute the n-th differences of neighboring elements along a dimension (`torch.diff`).
 
         x_(i + 1) - x_i, for n = 1
 
@@ -129,7 +129,7 @@ def diff(
 
 
 def gradient(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """Estimates of the derivative along each of some dimensions, from a function's values on a grid (`torch.gradient`).
+    """Estimate the derivatives of a function along dimensions from its values on a grid (`torch.gradient`).
 
         (f(x + h) - f(x - h)) / (2 h) inside, for one distance h
 
@@ -206,7 +206,7 @@ def trapezoid(
     dx: Number = NOT_GIVEN,
     axis: Any = None,
 ) -> Tensor:
-    """The integral along a dimension by the trapezoidal rule (`torch.trapezoid`).
+    """Integrate along a dimension by the trapezoidal rule (`torch.trapezoid`).
 
         sum over i of (x_(i + 1) - x_i) * (y_i + y_(i + 1)) / 2
 
@@ -261,7 +261,7 @@ def trapz(
     dx: float = NOT_GIVEN,
     axis: Any = None,
 ) -> Tensor:
-    """The integral along a dimension by the trapezoidal rule (`torch.trapz`).
+    """Integrate along a dimension by the trapezoidal rule (`torch.trapz`).
 
     Another name of `tt.trapezoid`.
 
@@ -318,7 +318,7 @@ def cumulative_trapezoid(
     dx: Number = NOT_GIVEN,
     axis: Any = None,
 ) -> Tensor:
-    """The integral up to each place along a dimension, by the trapezoidal rule (`torch.cumulative_trapezoid`).
+    """Integrate cumulatively along a dimension by the trapezoidal rule (`torch.cumulative_trapezoid`).
 
         sum over j < i of (x_(j + 1) - x_j) * (y_j + y_(j + 1)) / 2, for i from 1
 

@@ -51,7 +51,7 @@ def fake_quantize_per_channel_affine(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element quantized to an integer and back, with a scale and a zero point for each index of an axis (`torch.fake_quantize_per_channel_affine`).
+    """Quantize and dequantize each element, with a scale and a zero point for each index of an axis (`torch.fake_quantize_per_channel_affine`).
 
         (clamp(round(input * (1 / scale) + zero_point), quant_min, quant_max) - zero_point) * scale
 
@@ -120,7 +120,7 @@ def fake_quantize_per_channel_affine(
 
 
 def fake_quantize_per_channel_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    """fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
+    """Call ``fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor``."""
     if modes:
         return fake_quantize_per_channel_affine_cachemask_backward_packet.call_parameters(grad, mask)
     try:
@@ -141,7 +141,7 @@ def _fake_quantize_learnable_per_tensor_affine(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Fake quantization whose scale and zero point are learnt (`torch._fake_quantize_learnable_per_tensor_affine`).
+    """Fake-quantize with a learnable scale and zero point (`torch._fake_quantize_learnable_per_tensor_affine`).
 
     Args:
         input: A float32, float64, float16 or bfloat16 tensor of any shape.
@@ -213,7 +213,7 @@ def _fake_quantize_learnable_per_tensor_affine_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _fake_quantize_learnable_per_tensor_affine_backward_packet.call_named(
@@ -254,7 +254,7 @@ def _fake_quantize_learnable_per_channel_affine(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Fake quantization whose scales and zero points, one for each index of an axis, are learnt (`torch._fake_quantize_learnable_per_channel_affine`).
+    """Fake-quantize with learnable scales and zero points, one for each index of an axis (`torch._fake_quantize_learnable_per_channel_affine`).
 
     Args:
         input: A float32, float64, float16 or bfloat16 tensor of one dimension or more.
@@ -329,7 +329,7 @@ def _fake_quantize_learnable_per_channel_affine_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _fake_quantize_learnable_per_channel_affine_backward_packet.call_named(
@@ -377,7 +377,7 @@ def fused_moving_avg_obs_fake_quant(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Fake quantization with a scale and a zero point for the range of what was seen so far (`torch.fused_moving_avg_obs_fake_quant`).
+    """Fake-quantize with a scale and a zero point from a moving average of the observed range (`torch.fused_moving_avg_obs_fake_quant`).
 
     Args:
         input: A float32, float16 or bfloat16 tensor that is not empty.

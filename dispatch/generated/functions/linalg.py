@@ -82,7 +82,7 @@ def mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix product of two matrices (`torch.mm`).
+    """Multiply two matrices (`torch.mm`).
 
         out[i, j] = sum_k input[i, k] * mat2[k, j]
 
@@ -151,7 +151,7 @@ def _int_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix product of two matrices of 8-bit integers, in int32 (`torch._int_mm`).
+    """Multiply two matrices of 8-bit integers, accumulating in int32 (`torch._int_mm`).
 
         out[i, j] = sum_k input[i, k] * mat2[k, j]
 
@@ -210,7 +210,7 @@ def bmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix products of corresponding matrices of two batches (`torch.bmm`).
+    """Multiply corresponding matrices of two batches (`torch.bmm`).
 
         out[b] = input[b] @ mat2[b]
 
@@ -279,7 +279,7 @@ def mv(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Product of a matrix and a vector (`torch.mv`).
+    """Multiply a matrix by a vector (`torch.mv`).
 
         out[i] = sum_j input[i, j] * vec[j]
 
@@ -332,7 +332,7 @@ def dot(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Sum of the products of corresponding elements of two vectors (`torch.dot`).
+    """Compute the dot product of two vectors (`torch.dot`).
 
         sum_i input[i] * tensor[i]
 
@@ -389,7 +389,7 @@ def vdot(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Inner product of two vectors, with the first one conjugated (`torch.vdot`).
+    """Compute the inner product of two vectors, with the first vector conjugated (`torch.vdot`).
 
         sum_i conj(input[i]) * other[i]
 
@@ -454,7 +454,7 @@ def outer(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Products of each element of one vector with each element of another (`torch.outer`).
+    """Compute the outer product of two vectors (`torch.outer`).
 
         out[i, j] = input[i] * vec2[j]
 
@@ -509,7 +509,7 @@ def ger(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Products of each element of one vector with each element of another (`torch.ger`).
+    """Compute the outer product of two vectors (`torch.ger`).
 
     Another name of `tt.outer`.
 
@@ -570,7 +570,7 @@ def addmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A matrix product added to a matrix, each with a factor (`torch.addmm`).
+    """Add a scaled matrix product to a scaled matrix (`torch.addmm`).
 
         beta * input + alpha * (mat1 @ mat2)
 
@@ -721,7 +721,7 @@ def _addmm_activation(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor"""
+    """Call ``_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _addmm_activation_packet.call_named(
@@ -782,7 +782,7 @@ def addmv(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The product of a matrix and a vector, added to a vector, each with a factor (`torch.addmv`).
+    """Add a scaled matrix-vector product to a scaled vector (`torch.addmv`).
 
         beta * input + alpha * (mat @ vec)
 
@@ -912,7 +912,7 @@ def baddbmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.baddbmm`).
+    """Add a scaled batched matrix product to a scaled batch of matrices (`torch.baddbmm`).
 
         out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
 
@@ -1064,7 +1064,7 @@ def addbmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The sum of a batch of matrix products, added to a matrix, each with a factor (`torch.addbmm`).
+    """Add the scaled sum of a batch of matrix products to a scaled matrix (`torch.addbmm`).
 
         beta * input + alpha * sum_b (batch1[b] @ batch2[b])
 
@@ -1191,7 +1191,7 @@ def matmul(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.matmul`).
+    """Multiply matrices over the last two dimensions, broadcasting the batch dimensions (`torch.matmul`).
 
         out[..., i, j] = sum_k input[..., i, k] * other[..., k, j]
 
@@ -1264,7 +1264,7 @@ def linear(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """An affine map of the last dimension, with a matrix of weights and an optional bias (`torch.nn.functional.linear`).
+    """Apply an affine map to the last dimension: input @ weight^T + bias (`torch.nn.functional.linear`).
 
         input @ weight.T + bias
 

@@ -98,7 +98,7 @@ def nll_loss_forward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The negative log likelihood loss together with the sum of the weights that it was divided by (`torch.ops.aten.nll_loss_forward`).
+    """Compute the negative log likelihood loss and the sum of the weights that divide it (`torch.ops.aten.nll_loss_forward`).
 
     Args:
         input: Log-probabilities of C classes, of shape (N, C) or (C,).
@@ -183,7 +183,7 @@ def nll_loss_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    """Call ``nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return nll_loss_backward_packet.call_named(
@@ -247,7 +247,7 @@ def nll_loss2d_forward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The negative log likelihood loss over images, together with the sum of the weights (`torch.ops.aten.nll_loss2d_forward`).
+    """Compute the negative log likelihood loss over images and the sum of the weights (`torch.ops.aten.nll_loss2d_forward`).
 
     Args:
         input: Log-probabilities of C classes, of shape (N, C, H, W).
@@ -330,7 +330,7 @@ def nll_loss2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
+    """Call ``nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return nll_loss2d_backward_packet.call_named(
@@ -392,7 +392,7 @@ def nll_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The negative log likelihood of the right classes (`torch.nn.functional.nll_loss`).
+    """Compute the negative log likelihood of the target classes (`torch.nn.functional.nll_loss`).
 
         -weight[t] * x[t] for a sample x of class t
 
@@ -453,7 +453,7 @@ def nll_loss2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The negative log likelihood of the right class of each pixel (`torch.ops.aten.nll_loss2d`).
+    """Compute the negative log likelihood of each pixel's target class (`torch.ops.aten.nll_loss2d`).
 
         -weight[t] * x[t] for a pixel x of class t
 
@@ -507,7 +507,7 @@ def nll_loss_nd(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The negative log likelihood of the right classes, with any number of further dimensions (`torch.ops.aten.nll_loss_nd`).
+    """Compute the negative log likelihood of the target classes, with any number of extra dimensions (`torch.ops.aten.nll_loss_nd`).
 
         -weight[t] * x[t] for a sample x of class t
 
@@ -565,7 +565,7 @@ def cross_entropy_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The cross entropy between the softmax of scores and given classes or probabilities (`torch.nn.functional.cross_entropy`).
+    """Compute the cross entropy between the softmax of logits and target classes or probabilities (`torch.nn.functional.cross_entropy`).
 
         -sum_c weight[c] * t_c * log_softmax(x)_c
 
@@ -648,7 +648,7 @@ def _cross_entropy_forward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)"""
+    """Call ``_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _cross_entropy_forward_packet.call_named(
@@ -696,7 +696,7 @@ def _cross_entropy_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor"""
+    """Call ``_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _cross_entropy_backward_packet.call_named(
@@ -760,7 +760,7 @@ def mse_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The squared differences, or their mean or sum (`torch.nn.functional.mse_loss`).
+    """Compute the squared differences, or their mean or sum (`torch.nn.functional.mse_loss`).
 
         (x - y)^2
 
@@ -820,7 +820,7 @@ def mse_loss_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor"""
+    """Call ``mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return mse_loss_backward_packet.call_named(
@@ -848,7 +848,7 @@ def l1_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The absolute differences, or their mean or sum (`torch.nn.functional.l1_loss`).
+    """Compute the absolute differences, or their mean or sum (`torch.nn.functional.l1_loss`).
 
         |x - y|
 
@@ -897,7 +897,7 @@ def smooth_l1_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A loss that is quadratic for differences below `beta` and linear beyond, with slope 1 (`torch.nn.functional.smooth_l1_loss`).
+    """Compute the smooth L1 loss, quadratic below `beta` and linear with slope 1 beyond (`torch.nn.functional.smooth_l1_loss`).
 
         d^2 / (2 * beta) where d < beta, else d - beta / 2, with d = |x - y|
 
@@ -948,7 +948,7 @@ def huber_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A loss that is quadratic for differences up to `delta` and linear beyond, with slope `delta` (`torch.nn.functional.huber_loss`).
+    """Compute the Huber loss, quadratic up to `delta` and linear with slope `delta` beyond (`torch.nn.functional.huber_loss`).
 
         d^2 / 2 where d <= delta, else delta * (d - delta / 2), with d = |x - y|
 
@@ -998,7 +998,7 @@ def _huber_terms(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_huber_terms(Tensor self, Tensor target, float delta) -> Tensor"""
+    """Call ``_huber_terms(Tensor self, Tensor target, float delta) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _huber_terms_packet.call_named(
@@ -1022,7 +1022,7 @@ def kl_div(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The terms of the Kullback-Leibler divergence of a distribution from one given by log-probabilities (`torch.nn.functional.kl_div`).
+    """Compute the Kullback-Leibler divergence of a distribution from log-probabilities (`torch.nn.functional.kl_div`).
 
         y * (log(y) - x); with log_target, exp(y) * (y - x)
 
@@ -1073,7 +1073,7 @@ def hinge_embedding_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A loss for distances that are to be small for targets of 1 and at least `margin` for targets of -1 (`torch.nn.functional.hinge_embedding_loss`).
+    """Compute the hinge embedding loss: small distances for targets of 1, at least `margin` for targets of -1 (`torch.nn.functional.hinge_embedding_loss`).
 
         x where y = 1; max(0, margin - x) where y = -1
 
@@ -1115,7 +1115,7 @@ def hinge_embedding_loss(
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
-    """A loss for pairs of scores of which a given one is to be the greater (`torch.nn.functional.margin_ranking_loss`).
+    """Compute the margin ranking loss of pairs of scores, where the target says which score is greater (`torch.nn.functional.margin_ranking_loss`).
 
         max(0, -y * (x1 - x2) + margin)
 
@@ -1156,7 +1156,7 @@ def margin_ranking_loss(
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
-    """A loss for pairs of vectors that are to point the same way (target 1) or not (target -1) (`torch.nn.functional.cosine_embedding_loss`).
+    """Compute the cosine embedding loss of pairs of vectors that are similar (target 1) or not (target -1) (`torch.nn.functional.cosine_embedding_loss`).
 
         1 - cos(x1, x2) where y = 1; max(0, cos(x1, x2) - margin) where y = -1
 
@@ -1206,7 +1206,7 @@ def poisson_nll_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The negative log likelihood of counts under Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
+    """Compute the negative log likelihood of counts under Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
 
         exp(x) - y * x with log_input, else x - y * log(x + eps)
 
@@ -1256,7 +1256,7 @@ def soft_margin_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The logistic loss of scores whose sign is to be that of the target (`torch.nn.functional.soft_margin_loss`).
+    """Compute the logistic loss of scores and targets of 1 or -1 (`torch.nn.functional.soft_margin_loss`).
 
         log(1 + exp(-y * x))
 
@@ -1303,7 +1303,7 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: int = 1,
 ) -> Tensor:
-    """A loss for triplets whose anchor is to be nearer to the positive than to the negative by `margin` (`torch.nn.functional.triplet_margin_loss`).
+    """Compute the triplet loss: the anchor must be nearer to the positive than to the negative by `margin` (`torch.nn.functional.triplet_margin_loss`).
 
         max(0, d(anchor, positive) - d(anchor, negative) + margin)
 
@@ -1360,7 +1360,7 @@ def binary_cross_entropy(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The cross entropy between given probabilities of two classes and the targets (`torch.nn.functional.binary_cross_entropy`).
+    """Compute the binary cross entropy between probabilities and targets (`torch.nn.functional.binary_cross_entropy`).
 
         -weight * (y * log(x) + (1 - y) * log(1 - x))
 
@@ -1408,7 +1408,7 @@ def binary_cross_entropy(
 def _binary_cross_entropy_terms(
     input: Tensor = REQUIRED, target: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor"""
+    """Call ``_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _binary_cross_entropy_terms_packet.call_named(
@@ -1432,7 +1432,7 @@ def binary_cross_entropy_with_logits(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The cross entropy between the sigmoid of scores and targets (`torch.nn.functional.binary_cross_entropy_with_logits`).
+    """Compute the binary cross entropy between the sigmoid of logits and targets (`torch.nn.functional.binary_cross_entropy_with_logits`).
 
         -weight * (pos_weight * y * log(s) + (1 - y) * log(1 - s)), s = 1 / (1 + exp(-x))
 
@@ -1493,7 +1493,7 @@ def multi_margin_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A loss for scores of which the right class's is to exceed all others by `margin` (`torch.nn.functional.multi_margin_loss`).
+    """Compute the multi-class margin loss: the target's score must exceed all others by `margin` (`torch.nn.functional.multi_margin_loss`).
 
         sum over j != y of weight[y] * max(0, margin - x[y] + x[j])^p / C
 
@@ -1558,7 +1558,7 @@ def multilabel_margin_loss(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A loss for scores of which those of several right classes are to exceed all others by 1 (`torch.nn.functional.multilabel_margin_loss`).
+    """Compute the multi-label margin loss: the targets' scores must exceed all others by 1 (`torch.nn.functional.multilabel_margin_loss`).
 
         sum over right j and other i of max(0, 1 - (x[j] - x[i])) / C
 

@@ -71,7 +71,7 @@ linalg_matmul_plans, linalg_matmul_outs = linalg_matmul_packet.plans, linalg_mat
 def _linalg_det(
     A: Tensor, beyond: Any = None, out: tuple[Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
+    """Call ``_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _linalg_det_packet.call_named(FUNCTION, beyond, {}, A, out=out)
@@ -90,7 +90,7 @@ def _linalg_det(
 
 
 def linalg_det(A: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Determinants of square matrices (`torch.linalg.det`).
+    """Compute the determinants of square matrices (`torch.linalg.det`).
 
     Args:
         A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
@@ -139,7 +139,7 @@ def linalg_det(A: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tens
 
 
 def det(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Determinants of square matrices (`torch.det`).
+    """Compute the determinants of square matrices (`torch.det`).
 
     Args:
         input: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128. The
@@ -179,7 +179,7 @@ def det(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) 
 def _linalg_slogdet(
     A: Tensor, beyond: Any = None, out: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
+    """Call ``_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _linalg_slogdet_packet.call_named(FUNCTION, beyond, {}, A, out=out)
@@ -200,7 +200,7 @@ def _linalg_slogdet(
 def linalg_slogdet(
     A: Tensor, beyond: Any = None, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.linalg.slogdet`).
+    """Compute the sign and the log absolute value of the determinants of square matrices (`torch.linalg.slogdet`).
 
         det(A) = sign * exp(logabsdet)
 
@@ -256,7 +256,7 @@ def slogdet(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`).
+    """Compute the sign and the log absolute value of the determinants of square matrices (`torch.slogdet`).
 
         det(input) = sign * exp(logabsdet)
 
@@ -306,7 +306,7 @@ def slogdet(
 
 
 def logdet(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Natural logarithm of the determinants of square matrices (`torch.logdet`).
+    """Compute the natural logarithm of the determinants of square matrices (`torch.logdet`).
 
         log(det(input))
 
@@ -346,7 +346,7 @@ def logdet(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = Non
 
 
 def linalg_pinv(*args: Any, **kwargs: Any) -> Tensor:
-    """Moore-Penrose inverse of matrices, by their singular values (`torch.linalg.pinv`).
+    """Compute the Moore-Penrose pseudoinverse of matrices from their singular values (`torch.linalg.pinv`).
 
         V diag(1 / S) U^H, without the singular values that count as 0
 
@@ -413,7 +413,7 @@ def linalg_pinv(*args: Any, **kwargs: Any) -> Tensor:
 def pinverse(
     input: Tensor = REQUIRED, rcond: float = 1e-15, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """Moore-Penrose inverse of matrices, by their singular values (`torch.pinverse`).
+    """Compute the Moore-Penrose pseudoinverse of matrices from their singular values (`torch.pinverse`).
 
     Args:
         input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
@@ -451,7 +451,7 @@ def pinverse(
 
 
 def linalg_matrix_rank(*args: Any, **kwargs: Any) -> Tensor:
-    """Number of singular values that exceed a tolerance, for each matrix (`torch.linalg.matrix_rank`).
+    """Count the singular values of each matrix that exceed a tolerance (`torch.linalg.matrix_rank`).
 
     Signatures::
 
@@ -512,7 +512,7 @@ def linalg_matrix_rank(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def linalg_cond(*args: Any, **kwargs: Any) -> Tensor:
-    """Condition numbers of matrices, for a given norm (`torch.linalg.cond`).
+    """Compute the condition numbers of matrices in a given norm (`torch.linalg.cond`).
 
         norm(A, p) * norm(A^-1, p)
 
@@ -575,7 +575,7 @@ def linalg_matrix_power(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Powers of square matrices with an integer exponent (`torch.linalg.matrix_power`).
+    """Raise square matrices to an integer power (`torch.linalg.matrix_power`).
 
         A A ... A (n factors)
 
@@ -634,7 +634,7 @@ def matrix_power(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Powers of square matrices with an integer exponent (`torch.matrix_power`).
+    """Raise square matrices to an integer power (`torch.matrix_power`).
 
     Another name of `tt.linalg.matrix_power`.
 
@@ -694,7 +694,7 @@ def linalg_matrix_exp(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Exponential of square matrices, as a power series of the whole matrix (`torch.linalg.matrix_exp`).
+    """Compute the matrix exponential of square matrices (`torch.linalg.matrix_exp`).
 
         sum_k A^k / k!
 
@@ -748,7 +748,7 @@ def linalg_matrix_exp(
 
 
 def matrix_exp(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Exponential of square matrices, as a power series of the whole matrix (`torch.matrix_exp`).
+    """Compute the matrix exponential of square matrices (`torch.matrix_exp`).
 
     Another name of `tt.linalg.matrix_exp`.
 
@@ -802,7 +802,7 @@ def linalg_tensorinv(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Inverse of a tensor as the linear map that `tt.tensordot` makes of it (`torch.linalg.tensorinv`).
+    """Compute the inverse of a tensor with respect to `tt.tensordot` (`torch.linalg.tensorinv`).
 
     Args:
         input: A tensor of a floating or complex dtype, whose first `ind` sizes have the same product as
@@ -865,7 +865,7 @@ def linalg_tensorsolve(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Solution of the equation `tensordot(input, X, X.ndim) = other` (`torch.linalg.tensorsolve`).
+    """Solve `tensordot(input, X, X.ndim) = other` for X (`torch.linalg.tensorsolve`).
 
     Args:
         input: A tensor whose first sizes, those of `other`, have the same product as the other sizes.
@@ -927,7 +927,7 @@ def linalg_tensorsolve(
 
 
 def linalg_vander(x: Tensor, beyond: Any = None, N: int | None = None) -> Tensor:
-    """Vandermonde matrix of a vector, whose columns are ascending powers of it (`torch.linalg.vander`).
+    """Create a Vandermonde matrix, whose columns are ascending powers of a vector (`torch.linalg.vander`).
 
         out[..., i, j] = x[..., i] ** j
 
@@ -964,7 +964,7 @@ def linalg_vander(x: Tensor, beyond: Any = None, N: int | None = None) -> Tensor
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """Vandermonde matrix of a vector, whose columns are powers of it (`torch.vander`).
+    """Create a Vandermonde matrix, whose columns are powers of a vector (`torch.vander`).
 
         out[i, j] = x[i] ** (N - 1 - j), or x[i] ** j if `increasing` is True
 
@@ -1012,7 +1012,7 @@ def linalg_matmul(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.linalg.matmul`).
+    """Multiply matrices over the last two dimensions, broadcasting the batch dimensions (`torch.linalg.matmul`).
 
     Another name of `tt.matmul`.
 

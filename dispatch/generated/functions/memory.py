@@ -39,7 +39,7 @@ def _pin_memory(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_pin_memory(Tensor self, Device? device=None) -> Tensor"""
+    """Call ``_pin_memory(Tensor self, Device? device=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _pin_memory_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, device)

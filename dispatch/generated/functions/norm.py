@@ -71,7 +71,7 @@ def linalg_vector_norm(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Norm of the elements as one vector, or of the vectors along the given dimensions (`torch.linalg.vector_norm`).
+    """Compute the norm of all elements as one vector, or of the vectors along given dimensions (`torch.linalg.vector_norm`).
 
         sum_i(abs(x_i) ** ord) ** (1 / ord)
 
@@ -174,7 +174,7 @@ def linalg_vector_norm(
 
 
 def linalg_matrix_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """Norm of a matrix, or of each matrix of a batch (`torch.linalg.matrix_norm`).
+    """Compute the norm of a matrix, or of each matrix of a batch (`torch.linalg.matrix_norm`).
 
     Signatures::
 
@@ -237,7 +237,7 @@ def linalg_matrix_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def linalg_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """Norm of vectors or matrices, whichever the arguments say (`torch.linalg.norm`).
+    """Compute a vector norm or a matrix norm, depending on the arguments (`torch.linalg.norm`).
 
     Signatures::
 
@@ -314,7 +314,7 @@ def dist(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Norm of the difference of two tensors, as one vector (`torch.dist`).
+    """Compute the norm of the difference of two tensors (`torch.dist`).
 
         sum_i(abs(input_i - other_i) ** p) ** (1 / p)
 
@@ -377,7 +377,7 @@ def dist(
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, keepdim: bool = False, keepdims: Any = None
 ) -> Tensor:
-    """Distance between corresponding vectors, taken along the last dimension (`torch.pairwise_distance`).
+    """Compute the distances between corresponding vectors along the last dimension (`torch.pairwise_distance`).
 
         sum_i(abs(x1_i - x2_i + eps) ** p) ** (1 / p)
 
@@ -425,7 +425,7 @@ def pairwise_distance(
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, axis: Any = None) -> Tensor:
-    """Cosine of the angle between corresponding vectors along one dimension (`torch.cosine_similarity`).
+    """Compute the cosine of the angle between corresponding vectors along a dimension (`torch.cosine_similarity`).
 
         sum_i(x1_i * x2_i) / (max(norm(x1), eps) * max(norm(x2), eps))
 
@@ -479,7 +479,7 @@ def renorm(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Slices whose norm exceeds a maximum are scaled down to that norm (`torch.renorm`).
+    """Scale down slices whose norm exceeds a maximum to that norm (`torch.renorm`).
 
     Args:
         input: A tensor of at least two dimensions, of a floating or complex dtype. The method's `self`.
@@ -583,7 +583,7 @@ def frobenius_norm(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Square root of the sum of squared absolute values over one or two dimensions (`torch.frobenius_norm`).
+    """Compute the Frobenius norm over one or two dimensions (`torch.frobenius_norm`).
 
         sqrt(sum_i abs(x_i) ** 2)
 
@@ -662,7 +662,7 @@ def frobenius_norm(
 
 
 def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """Sum of the singular values of a matrix, or of each matrix of a batch (`torch.nuclear_norm`).
+    """Compute the nuclear norm, the sum of singular values, of a matrix or of each matrix of a batch (`torch.nuclear_norm`).
 
     Signatures::
 
@@ -714,7 +714,7 @@ def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0, axis: Any = None) -> Tensor:
-    """_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"""
+    """Call ``_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor``."""
     if modes or axis is not None:
         if axis is not None:
             return _weight_norm_packet.call_named(FUNCTION, None, {"axis": axis}, v, g, dim)
@@ -727,7 +727,7 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0, axis: Any = None) -> Tensor
 
 
 def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0, axis: Any = None) -> tuple[Tensor, Tensor]:
-    """_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"""
+    """Call ``_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)``."""
     if modes or axis is not None:
         if axis is not None:
             return _weight_norm_interface_packet.call_named(FUNCTION, None, {"axis": axis}, v, g, dim)
@@ -747,7 +747,7 @@ def _weight_norm_interface_backward(
     dim: int = REQUIRED,
     axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)"""
+    """Call ``_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)``."""
     if modes or axis is not None:
         if axis is not None:
             return _weight_norm_interface_backward_packet.call_named(
@@ -766,7 +766,7 @@ def _weight_norm_interface_backward(
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0, axis: Any = None) -> Tensor:
-    """Norm of each slice along one dimension, over all other dimensions (`torch.norm_except_dim`).
+    """Compute the norm of each slice along a dimension, over all other dimensions (`torch.norm_except_dim`).
 
     Args:
         v: A tensor of a floating or complex dtype.

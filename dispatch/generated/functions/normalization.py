@@ -83,7 +83,7 @@ def native_layer_norm(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer normalisation together with the means and the reciprocal standard deviations of the rows (`torch.native_layer_norm`).
+    """Normalize over the last dimensions, and return the means and reciprocal standard deviations (`torch.native_layer_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -184,7 +184,7 @@ def native_layer_norm_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Call ``native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return native_layer_norm_backward_packet.call_named(
@@ -247,7 +247,7 @@ def layer_norm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Rows shifted and scaled to mean 0 and variance 1, over the last dimensions (`torch.nn.functional.layer_norm`).
+    """Normalize over the last dimensions to mean 0 and variance 1 (layer normalization) (`torch.nn.functional.layer_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -333,7 +333,7 @@ def _fused_rms_norm(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"""
+    """Call ``_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _fused_rms_norm_packet.call_named(
@@ -368,7 +368,7 @@ def _fused_rms_norm_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Call ``_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _fused_rms_norm_backward_packet.call_named(
@@ -419,7 +419,7 @@ def rms_norm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Rows divided by their root mean square, over the last dimensions (`torch.nn.functional.rms_norm`).
+    """Divide by the root mean square over the last dimensions (RMS normalization) (`torch.nn.functional.rms_norm`).
 
         x / sqrt(mean(x^2) + eps) * weight
 
@@ -487,7 +487,7 @@ def native_group_norm(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group normalisation together with the groups' means and reciprocal standard deviations (`torch.native_group_norm`).
+    """Normalize groups of channels, and return the groups' means and reciprocal standard deviations (`torch.native_group_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -589,7 +589,7 @@ def native_group_norm_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Call ``native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return native_group_norm_backward_packet.call_named(
@@ -658,7 +658,7 @@ def group_norm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Groups of channels shifted and scaled to mean 0 and variance 1, for each element of a batch (`torch.nn.functional.group_norm`).
+    """Normalize groups of channels to mean 0 and variance 1 for each sample (group normalization) (`torch.nn.functional.group_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -736,7 +736,7 @@ def native_batch_norm(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalisation together with the batch's means and reciprocal standard deviations (`torch.native_batch_norm`).
+    """Normalize each channel, and return the batch's means and reciprocal standard deviations (`torch.native_batch_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -830,7 +830,9 @@ def native_batch_norm(
 
 
 def _native_batch_norm_legit(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+    """Call the overload that the arguments match.
+
+    _native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
     _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
     """
     if modes or "out" in kwargs:
@@ -850,7 +852,7 @@ def _native_batch_norm_legit_no_training(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _native_batch_norm_legit_no_training_packet.call_named(
@@ -897,7 +899,7 @@ def _native_batch_norm_legit_functional(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
+    """Call ``_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _native_batch_norm_legit_functional_packet.call_named(
@@ -943,7 +945,7 @@ def _batch_norm_statistics(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)"""
+    """Call ``_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _batch_norm_statistics_packet.call_named(
@@ -976,7 +978,7 @@ def _batch_norm_with_update(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
+    """Call ``_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _batch_norm_with_update_packet.call_named(
@@ -1040,7 +1042,7 @@ def _batch_norm_with_update_functional(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
+    """Call ``_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _batch_norm_with_update_functional_packet.call_named(
@@ -1088,7 +1090,7 @@ def _batch_norm_no_update(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
+    """Call ``_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _batch_norm_no_update_packet.call_named(
@@ -1156,7 +1158,7 @@ def batch_norm_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)"""
+    """Call ``batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return batch_norm_backward_packet.call_named(
@@ -1262,7 +1264,7 @@ def native_batch_norm_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
+    """Call ``native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return native_batch_norm_backward_packet.call_named(
@@ -1361,7 +1363,7 @@ def batch_norm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Channels shifted and scaled to mean 0 and variance 1, over a batch or by running statistics (`torch.nn.functional.batch_norm`).
+    """Normalize each channel over a batch, or by running statistics (batch normalization) (`torch.nn.functional.batch_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -1456,7 +1458,7 @@ def instance_norm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each channel of each element of a batch shifted and scaled to mean 0 and variance 1 (`torch.nn.functional.instance_norm`).
+    """Normalize each channel of each sample to mean 0 and variance 1 (instance normalization) (`torch.nn.functional.instance_norm`).
 
         (x - mean) / sqrt(var + eps) * weight + bias
 

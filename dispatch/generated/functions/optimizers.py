@@ -51,7 +51,7 @@ def _fused_sgd_(
     a: Any = None,
     x1: Any = None,
 ) -> None:
-    """One step of stochastic gradient descent over a list of parameters, in place (`torch._fused_sgd_`).
+    """Perform one step of stochastic gradient descent on a list of parameters, in place (`torch._fused_sgd_`).
 
         b = momentum * b + (1 - dampening) * g; p = p - lr * b, or with nesterov p - lr * (g + momentum * b)
 
@@ -193,7 +193,7 @@ def _fused_adam_(
     a: Any = None,
     x1: Any = None,
 ) -> None:
-    """One step of Adam over a list of parameters, in place (`torch._fused_adam_`).
+    """Perform one step of Adam on a list of parameters, in place (`torch._fused_adam_`).
 
         m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p = p - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
 
@@ -376,7 +376,7 @@ def _fused_adamw_(
     a: Any = None,
     x1: Any = None,
 ) -> None:
-    """One step of AdamW over a list of parameters, in place (`torch._fused_adamw_`).
+    """Perform one step of AdamW on a list of parameters, in place (`torch._fused_adamw_`).
 
         m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; p = p - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
 
@@ -546,7 +546,7 @@ def _amp_foreach_non_finite_check_and_unscale_(
     a: Any = None,
     x1: Any = None,
 ) -> None:
-    """Gradients multiplied by one number, in place, with a note whether one of them is inf or nan (`torch._amp_foreach_non_finite_check_and_unscale_`).
+    """Unscale gradients in place, and record whether any of them is infinite or NaN (`torch._amp_foreach_non_finite_check_and_unscale_`).
 
     Args:
         input: The gradients, a list of floating tensors.

@@ -42,7 +42,7 @@ def _pack_padded_sequence(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
+    """Call ``_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _pack_padded_sequence_packet.call_named(
@@ -59,7 +59,7 @@ def _pack_padded_sequence(
 def _pack_padded_sequence_backward(
     grad: Tensor, input_size: Sequence[int], batch_sizes: Tensor, batch_first: bool
 ) -> Tensor:
-    """_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor"""
+    """Call ``_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor``."""
     if modes:
         return _pack_padded_sequence_backward_packet.call_parameters(
             grad, input_size, batch_sizes, batch_first
@@ -82,7 +82,7 @@ def _pack_padded_sequence_backward(
 def _pad_packed_sequence(
     data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: Number, total_length: int
 ) -> tuple[Tensor, Tensor]:
-    """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)"""
+    """Call ``_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)``."""
     if modes:
         return _pad_packed_sequence_packet.call_parameters(
             data, batch_sizes, batch_first, padding_value, total_length
@@ -102,7 +102,7 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences of different lengths joined along a new dimension, filled up to the longest (`torch.nn.utils.rnn.pad_sequence`).
+    """Pad sequences of different lengths to the longest, and stack them along a new dimension (`torch.nn.utils.rnn.pad_sequence`).
 
     Args:
         sequences: A non-empty list of B tensors of shape (L, ...), where L differs and the other sizes

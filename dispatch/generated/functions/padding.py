@@ -72,7 +72,7 @@ def constant_pad_nd(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor with elements of one value added to, or cut off, its ends (`torch.constant_pad_nd`).
+    """Pad a tensor with a constant value, or crop it, at its ends (`torch.constant_pad_nd`).
 
     Args:
         input: A tensor of any shape and dtype.
@@ -140,7 +140,7 @@ def reflection_pad1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor continued at the ends of the last dimension by its mirror images (`torch.ops.aten.reflection_pad1d`).
+    """Pad the last dimension by reflection (`torch.ops.aten.reflection_pad1d`).
 
     Args:
         input: A tensor of shape (N, C, W) or (C, W).
@@ -202,7 +202,7 @@ def reflection_pad1d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    """Call ``reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return reflection_pad1d_backward_packet.call_named(
@@ -231,7 +231,7 @@ def reflection_pad2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor continued at the ends of the last two dimensions by its mirror images (`torch.ops.aten.reflection_pad2d`).
+    """Pad the last two dimensions by reflection (`torch.ops.aten.reflection_pad2d`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W).
@@ -295,7 +295,7 @@ def reflection_pad2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    """Call ``reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return reflection_pad2d_backward_packet.call_named(
@@ -324,7 +324,7 @@ def reflection_pad3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor continued at the ends of the last three dimensions by its mirror images (`torch.ops.aten.reflection_pad3d`).
+    """Pad the last three dimensions by reflection (`torch.ops.aten.reflection_pad3d`).
 
     Args:
         input: A tensor of shape (N, C, D, H, W) or (C, D, H, W).
@@ -387,7 +387,7 @@ def reflection_pad3d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    """Call ``reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return reflection_pad3d_backward_packet.call_named(
@@ -416,7 +416,7 @@ def replication_pad1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor continued at the ends of the last dimension by its outermost elements (`torch.ops.aten.replication_pad1d`).
+    """Pad the last dimension with its edge elements (`torch.ops.aten.replication_pad1d`).
 
     Args:
         input: A tensor of shape (N, C, W) or (C, W), of size at least 1 in the last.
@@ -474,7 +474,7 @@ def replication_pad1d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
+    """Call ``replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return replication_pad1d_backward_packet.call_named(
@@ -503,7 +503,7 @@ def replication_pad2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor continued at the ends of the last two dimensions by its outermost elements (`torch.ops.aten.replication_pad2d`).
+    """Pad the last two dimensions with their edge elements (`torch.ops.aten.replication_pad2d`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W), of size at least 1 in the last.
@@ -563,7 +563,7 @@ def replication_pad2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
+    """Call ``replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return replication_pad2d_backward_packet.call_named(
@@ -592,7 +592,7 @@ def replication_pad3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor continued at the ends of the last three dimensions by its outermost elements (`torch.ops.aten.replication_pad3d`).
+    """Pad the last three dimensions with their edge elements (`torch.ops.aten.replication_pad3d`).
 
     Args:
         input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), of size at least 1 in the last.
@@ -652,7 +652,7 @@ def replication_pad3d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
+    """Call ``replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return replication_pad3d_backward_packet.call_named(
@@ -675,7 +675,7 @@ def replication_pad3d_backward(
 def _pad_circular(
     input: Tensor = REQUIRED, pad: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_pad_circular(Tensor self, SymInt[] pad) -> Tensor"""
+    """Call ``_pad_circular(Tensor self, SymInt[] pad) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _pad_circular_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, pad)
@@ -702,7 +702,7 @@ def _pad_enum(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
+    """Call ``_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _pad_enum_packet.call_named(
@@ -731,7 +731,7 @@ def pad(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tensor with elements added to, or cut off, its ends (`torch.nn.functional.pad`).
+    """Pad a tensor, or crop it, at its ends (`torch.nn.functional.pad`).
 
     Args:
         input: A tensor of any shape; with another mode than 'constant', of 1 to 3 dimensions to pad and

@@ -558,7 +558,7 @@ def add(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The sum of two tensors, the second one scaled by `alpha` (`torch.add`).
+    """Add two tensors, the second one scaled by `alpha` (`torch.add`).
 
         input + alpha * other
 
@@ -697,7 +697,7 @@ def sub(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The difference of two tensors, the second one scaled by `alpha` (`torch.sub`).
+    """Subtract the second tensor, scaled by `alpha`, from the first one (`torch.sub`).
 
         input - alpha * other
 
@@ -834,7 +834,7 @@ def rsub(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The difference of two tensors, in reverse order: `input`, scaled by `alpha`, is subtracted from `other` (`torch.rsub`).
+    """Subtract `input`, scaled by `alpha`, from `other` (`torch.rsub`).
 
         other - alpha * input
 
@@ -896,7 +896,7 @@ def mul(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The product of two tensors, element by element (`torch.mul`).
+    """Multiply two tensors elementwise (`torch.mul`).
 
         input * other
 
@@ -1007,7 +1007,7 @@ def div(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.div`).
+    """Divide two tensors elementwise, rounding the quotient as `rounding_mode` says (`torch.div`).
 
         input / other
 
@@ -1142,7 +1142,7 @@ def floor_divide(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.floor_divide`).
+    """Divide two tensors elementwise, rounding the quotient down as `//` does (`torch.floor_divide`).
 
         floor(input / other)
 
@@ -1258,7 +1258,7 @@ def remainder(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.remainder`).
+    """Compute the remainder of floor division, with the sign of the divisor, as Python's `%` does (`torch.remainder`).
 
         input - other * floor(input / other)
 
@@ -1371,7 +1371,7 @@ def fmod(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.fmod`).
+    """Compute the remainder of truncated division, with the sign of the dividend, as C's `fmod` does (`torch.fmod`).
 
         input - other * trunc(input / other)
 
@@ -1481,7 +1481,7 @@ def pow(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The elements of a tensor, each raised to a power (`torch.pow`).
+    """Raise each element to a power (`torch.pow`).
 
         input ** exponent
 
@@ -1612,7 +1612,7 @@ def maximum(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The larger one of each pair of elements; nan where either one is nan (`torch.maximum`).
+    """Compute the elementwise maximum of two tensors, propagating NaN (`torch.maximum`).
 
         max(input, other)
 
@@ -1678,7 +1678,7 @@ def minimum(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The smaller one of each pair of elements; nan where either one is nan (`torch.minimum`).
+    """Compute the elementwise minimum of two tensors, propagating NaN (`torch.minimum`).
 
         min(input, other)
 
@@ -1744,7 +1744,7 @@ def fmax(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The larger one of each pair of elements; the other one where one is nan (`torch.fmax`).
+    """Compute the elementwise maximum of two tensors, ignoring NaN (`torch.fmax`).
 
         max(input, other), nan passed over
 
@@ -1811,7 +1811,7 @@ def fmin(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The smaller one of each pair of elements; the other one where one is nan (`torch.fmin`).
+    """Compute the elementwise minimum of two tensors, ignoring NaN (`torch.fmin`).
 
         min(input, other), nan passed over
 
@@ -1878,7 +1878,7 @@ def atan2(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.atan2`).
+    """Compute the angle between the positive x axis and the point (`other`, `input`), in [-pi, pi] (`torch.atan2`).
 
         atan(input / other), in the quadrant of the point
 
@@ -1976,7 +1976,7 @@ def arctan2(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.arctan2`).
+    """Compute the angle between the positive x axis and the point (`other`, `input`), in [-pi, pi] (`torch.arctan2`).
 
     Another name of `tt.atan2`.
 
@@ -2074,7 +2074,7 @@ def neg(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element with the opposite sign (`torch.neg`).
+    """Negate each element (`torch.neg`).
 
         -x
 
@@ -2147,7 +2147,7 @@ def abs(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The absolute value of each element; the modulus of a complex one (`torch.abs`).
+    """Compute the absolute value of each element; the modulus of a complex one (`torch.abs`).
 
         |x|, for complex numbers sqrt(real^2 + imag^2)
 
@@ -2219,7 +2219,7 @@ def negative(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element with the opposite sign (`torch.negative`).
+    """Negate each element (`torch.negative`).
 
     Another name of `tt.neg`.
 
@@ -2294,7 +2294,7 @@ def absolute(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The absolute value of each element; the modulus of a complex one (`torch.absolute`).
+    """Compute the absolute value of each element; the modulus of a complex one (`torch.absolute`).
 
     Another name of `tt.abs`.
 
@@ -2361,7 +2361,7 @@ def absolute_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = 
 
 
 def positive(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """`input` itself, as unary `+` gives it (`torch.positive`).
+    """Return `input` itself, as unary `+` does (`torch.positive`).
 
         +x
 
@@ -2402,7 +2402,7 @@ def sign(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The sign of each element: -1, 0 or 1 (`torch.sign`).
+    """Return the sign of each element: -1, 0 or 1 (`torch.sign`).
 
         -1 if x < 0, 0 if x = 0, 1 if x > 0
 
@@ -2474,7 +2474,7 @@ def square(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element multiplied by itself (`torch.square`).
+    """Square each element (`torch.square`).
 
         x * x
 
@@ -2544,7 +2544,7 @@ def reciprocal(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """One divided by each element (`torch.reciprocal`).
+    """Compute the reciprocal of each element (`torch.reciprocal`).
 
         1 / x
 
@@ -2614,7 +2614,7 @@ def exp(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The exponential function of each element (`torch.exp`).
+    """Compute the exponential function of each element (`torch.exp`).
 
         e ** x
 
@@ -2684,7 +2684,7 @@ def exp2(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Two to the power of each element (`torch.exp2`).
+    """Compute 2 to the power of each element (`torch.exp2`).
 
         2 ** x
 
@@ -2754,7 +2754,7 @@ def expm1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The exponential function minus 1, accurate for elements near zero (`torch.expm1`).
+    """Compute the exponential function minus 1, accurate for elements near zero (`torch.expm1`).
 
         e ** x - 1
 
@@ -2824,7 +2824,7 @@ def log(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The natural logarithm of each element (`torch.log`).
+    """Compute the natural logarithm of each element (`torch.log`).
 
         ln x
 
@@ -2895,7 +2895,7 @@ def log1p(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`).
+    """Compute the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`).
 
         ln(1 + x)
 
@@ -2966,7 +2966,7 @@ def log2(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The logarithm to base 2 of each element (`torch.log2`).
+    """Compute the base-2 logarithm of each element (`torch.log2`).
 
         log2 x
 
@@ -3036,7 +3036,7 @@ def log10(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The logarithm to base 10 of each element (`torch.log10`).
+    """Compute the base-10 logarithm of each element (`torch.log10`).
 
         log10 x
 
@@ -3106,7 +3106,7 @@ def sqrt(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The square root of each element (`torch.sqrt`).
+    """Compute the square root of each element (`torch.sqrt`).
 
         sqrt(x)
 
@@ -3177,7 +3177,7 @@ def rsqrt(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The reciprocal of the square root of each element (`torch.rsqrt`).
+    """Compute the reciprocal of the square root of each element (`torch.rsqrt`).
 
         1 / sqrt(x)
 
@@ -3247,7 +3247,7 @@ def sin(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The sine of each element, in radians (`torch.sin`).
+    """Compute the sine of each element, in radians (`torch.sin`).
 
         sin x
 
@@ -3317,7 +3317,7 @@ def cos(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The cosine of each element, in radians (`torch.cos`).
+    """Compute the cosine of each element, in radians (`torch.cos`).
 
         cos x
 
@@ -3387,7 +3387,7 @@ def tan(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The tangent of each element, in radians (`torch.tan`).
+    """Compute the tangent of each element, in radians (`torch.tan`).
 
         sin x / cos x
 
@@ -3458,7 +3458,7 @@ def tanh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The hyperbolic tangent of each element; it lies in [-1, 1] (`torch.tanh`).
+    """Compute the hyperbolic tangent of each element (`torch.tanh`).
 
         (e ** x - e ** -x) / (e ** x + e ** -x)
 
@@ -3528,7 +3528,7 @@ def sinh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The hyperbolic sine of each element (`torch.sinh`).
+    """Compute the hyperbolic sine of each element (`torch.sinh`).
 
         (e ** x - e ** -x) / 2
 
@@ -3598,7 +3598,7 @@ def cosh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The hyperbolic cosine of each element (`torch.cosh`).
+    """Compute the hyperbolic cosine of each element (`torch.cosh`).
 
         (e ** x + e ** -x) / 2
 
@@ -3668,7 +3668,7 @@ def asin(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.asin`).
+    """Compute the arcsine of each element, in radians (`torch.asin`).
 
         arcsin x
 
@@ -3738,7 +3738,7 @@ def acos(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle in [0, pi] whose cosine is the element, in radians (`torch.acos`).
+    """Compute the arccosine of each element, in radians (`torch.acos`).
 
         arccos x
 
@@ -3808,7 +3808,7 @@ def atan(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.atan`).
+    """Compute the arctangent of each element, in radians (`torch.atan`).
 
         arctan x
 
@@ -3878,7 +3878,7 @@ def asinh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the hyperbolic sine of each element (`torch.asinh`).
+    """Compute the inverse hyperbolic sine of each element (`torch.asinh`).
 
         ln(x + sqrt(x^2 + 1))
 
@@ -3948,7 +3948,7 @@ def acosh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the hyperbolic cosine of each element (`torch.acosh`).
+    """Compute the inverse hyperbolic cosine of each element (`torch.acosh`).
 
         ln(x + sqrt(x^2 - 1))
 
@@ -4018,7 +4018,7 @@ def atanh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the hyperbolic tangent of each element (`torch.atanh`).
+    """Compute the inverse hyperbolic tangent of each element (`torch.atanh`).
 
         ln((1 + x) / (1 - x)) / 2
 
@@ -4088,7 +4088,7 @@ def sigmoid(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.sigmoid`).
+    """Compute the sigmoid (logistic function) of each element (`torch.sigmoid`).
 
         1 / (1 + e ** -x)
 
@@ -4159,7 +4159,7 @@ def erf(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The error function of each element; it lies in [-1, 1] (`torch.erf`).
+    """Compute the error function of each element (`torch.erf`).
 
         2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
 
@@ -4232,7 +4232,7 @@ def erfc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The complementary error function of each element; it lies in [0, 2] (`torch.erfc`).
+    """Compute the complementary error function of each element (`torch.erfc`).
 
         1 - erf(x)
 
@@ -4305,7 +4305,7 @@ def arcsin(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.arcsin`).
+    """Compute the arcsine of each element, in radians (`torch.arcsin`).
 
     Another name of `tt.asin`.
 
@@ -4377,7 +4377,7 @@ def arccos(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle in [0, pi] whose cosine is the element, in radians (`torch.arccos`).
+    """Compute the arccosine of each element, in radians (`torch.arccos`).
 
     Another name of `tt.acos`.
 
@@ -4449,7 +4449,7 @@ def arctan(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.arctan`).
+    """Compute the arctangent of each element, in radians (`torch.arctan`).
 
     Another name of `tt.atan`.
 
@@ -4521,7 +4521,7 @@ def arcsinh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the hyperbolic sine of each element (`torch.arcsinh`).
+    """Compute the inverse hyperbolic sine of each element (`torch.arcsinh`).
 
     Another name of `tt.asinh`.
 
@@ -4593,7 +4593,7 @@ def arccosh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the hyperbolic cosine of each element (`torch.arccosh`).
+    """Compute the inverse hyperbolic cosine of each element (`torch.arccosh`).
 
     Another name of `tt.acosh`.
 
@@ -4665,7 +4665,7 @@ def arctanh(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the hyperbolic tangent of each element (`torch.arctanh`).
+    """Compute the inverse hyperbolic tangent of each element (`torch.arctanh`).
 
     Another name of `tt.atanh`.
 
@@ -4737,7 +4737,7 @@ def floor(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest whole number that is not above the element (`torch.floor`).
+    """Round each element down to an integer (`torch.floor`).
 
     Args:
         input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
@@ -4807,7 +4807,7 @@ def ceil(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The smallest whole number that is not below the element (`torch.ceil`).
+    """Round each element up to an integer (`torch.ceil`).
 
     Args:
         input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
@@ -4878,7 +4878,7 @@ def round(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.round`).
+    """Round each element to the nearest integer, or to `decimals` places, with ties to even (`torch.round`).
 
     Signatures::
 
@@ -4976,7 +4976,7 @@ def trunc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The whole part of each element: its fraction is dropped (`torch.trunc`).
+    """Round each element toward zero to an integer (`torch.trunc`).
 
     Args:
         input: A tensor of real numbers of any shape; integers stay as they are. The method's `self`.
@@ -5047,7 +5047,7 @@ def fix(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The whole part of each element: its fraction is dropped (`torch.fix`).
+    """Round each element toward zero to an integer (`torch.fix`).
 
     Another name of `tt.trunc`.
 
@@ -5120,7 +5120,7 @@ def _conj_physical(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_conj_physical(Tensor self) -> Tensor"""
+    """Call ``_conj_physical(Tensor self) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _conj_physical_packet.call_named(
@@ -5141,7 +5141,7 @@ def _conj_physical(
 
 
 def _conj_physical_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
+    """Call ``_conj_physical_(Tensor(a!) self) -> Tensor(a!)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _conj_physical__packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
@@ -5161,7 +5161,7 @@ def conj_physical(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The complex conjugate of each element, written into new memory (`torch.conj_physical`).
+    """Compute the complex conjugate of each element (`torch.conj_physical`).
 
         real(x) - i * imag(x)
 
@@ -5222,7 +5222,7 @@ def conj_physical_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: A
 
 
 def conj(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The complex conjugate of each element (`torch.conj`).
+    """Return the complex conjugate of each element (`torch.conj`).
 
         real(x) - i * imag(x)
 
@@ -5257,7 +5257,7 @@ def conj(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None)
 
 
 def resolve_conj(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """`input` without pending conjugation: here always `input` itself (`torch.resolve_conj`).
+    """Return `input` with pending conjugation applied, which here is always `input` itself (`torch.resolve_conj`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -5290,7 +5290,7 @@ def resolve_conj(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any
 
 
 def resolve_neg(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """`input` without pending negation: here always `input` itself (`torch.resolve_neg`).
+    """Return `input` with pending negation applied, which here is always `input` itself (`torch.resolve_neg`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -5330,7 +5330,7 @@ def relu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, or zero where it is negative (`torch.relu`).
+    """Replace negative elements with zero (`torch.relu`).
 
         max(x, 0)
 
@@ -5404,7 +5404,7 @@ def gelu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element times the probability that a standard normal variable lies below it (`torch.nn.functional.gelu`).
+    """Apply the GELU function, x times the standard normal CDF of x (`torch.nn.functional.gelu`).
 
         x * (1 + erf(x / sqrt(2))) / 2
 
@@ -5491,7 +5491,7 @@ def silu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element times its logistic sigmoid; also called swish (`torch.nn.functional.silu`).
+    """Apply the SiLU (swish) function, x * sigmoid(x) (`torch.nn.functional.silu`).
 
         x / (1 + e ** -x)
 
@@ -5568,7 +5568,7 @@ def softplus(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A smooth form of relu: the logarithm of 1 plus an exponential (`torch.nn.functional.softplus`).
+    """Compute softplus, a smooth approximation of relu (`torch.nn.functional.softplus`).
 
         ln(1 + e ** (beta * x)) / beta
 
@@ -5637,7 +5637,7 @@ def leaky_relu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, multiplied by a small slope where it is negative (`torch.nn.functional.leaky_relu`).
+    """Multiply negative elements by a small slope (`torch.nn.functional.leaky_relu`).
 
         x if x > 0, negative_slope * x otherwise
 
@@ -5719,7 +5719,7 @@ def threshold_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+    """Call ``threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return threshold_backward_packet.call_named(
@@ -5734,7 +5734,7 @@ def threshold_backward(
 
 
 def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
-    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Call ``sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor``."""
     if modes:
         return sigmoid_backward_packet.call_parameters(grad_output, output)
     try:
@@ -5745,7 +5745,7 @@ def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
 
 
 def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
-    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Call ``tanh_backward(Tensor grad_output, Tensor output) -> Tensor``."""
     if modes:
         return tanh_backward_packet.call_parameters(grad_output, output)
     try:
@@ -5764,7 +5764,7 @@ def gelu_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+    """Call ``gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor``."""
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return gelu_backward_packet.call_named(
@@ -5781,7 +5781,7 @@ def gelu_backward(
 def silu_backward(
     grad_output: Tensor, input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Call ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return silu_backward_packet.call_named(
@@ -5804,7 +5804,7 @@ def softplus_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+    """Call ``softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return softplus_backward_packet.call_named(
@@ -5827,7 +5827,7 @@ def leaky_relu_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    """Call ``leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return leaky_relu_backward_packet.call_named(
@@ -7183,7 +7183,7 @@ def logical_not(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """True where an element is zero or False, and False elsewhere (`torch.logical_not`).
+    """Test if each element is zero or False (`torch.logical_not`).
 
         not x
 
@@ -7543,7 +7543,7 @@ def bitwise_and(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The bits that are set in both of two integers (`torch.bitwise_and`).
+    """Compute the bitwise and of two integer tensors (`torch.bitwise_and`).
 
         input & other
 
@@ -7655,7 +7655,7 @@ def bitwise_or(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The bits that are set in at least one of two integers (`torch.bitwise_or`).
+    """Compute the bitwise or of two integer tensors (`torch.bitwise_or`).
 
         input | other
 
@@ -7767,7 +7767,7 @@ def bitwise_xor(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The bits that are set in exactly one of two integers (`torch.bitwise_xor`).
+    """Compute the bitwise exclusive or of two integer tensors (`torch.bitwise_xor`).
 
         input ^ other
 
@@ -7879,7 +7879,7 @@ def bitwise_left_shift(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The bits of integers, moved towards the higher places (`torch.bitwise_left_shift`).
+    """Shift the bits of integers to the left (`torch.bitwise_left_shift`).
 
         input << other, that is input * 2 ** other
 
@@ -7993,7 +7993,7 @@ def bitwise_right_shift(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The bits of integers, moved towards the lower places (`torch.bitwise_right_shift`).
+    """Shift the bits of integers to the right (`torch.bitwise_right_shift`).
 
         input >> other, that is floor(input / 2 ** other)
 
@@ -8107,7 +8107,7 @@ def gcd(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The greatest common divisor of two integers (`torch.gcd`).
+    """Compute the greatest common divisor of two integer tensors (`torch.gcd`).
 
     Args:
         input: A tensor of integers. The method's `self`.
@@ -8199,7 +8199,7 @@ def lcm(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The least common multiple of two integers (`torch.lcm`).
+    """Compute the least common multiple of two integer tensors (`torch.lcm`).
 
         |input * other| / gcd(input, other)
 
@@ -8292,7 +8292,7 @@ def bitwise_not(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Integers with every bit inverted; bools negated (`torch.bitwise_not`).
+    """Invert every bit of integers, and negate bools (`torch.bitwise_not`).
 
         ~x, for signed integers -x - 1
 
@@ -8363,7 +8363,7 @@ def clamp(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, held between a lower and an upper bound (`torch.clamp`).
+    """Clamp each element to a lower and an upper bound (`torch.clamp`).
 
         min(max(x, min), max)
 
@@ -8479,7 +8479,7 @@ def clamp_min(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, or the lower bound where it is below that (`torch.clamp_min`).
+    """Clamp each element to a lower bound (`torch.clamp_min`).
 
         max(x, min)
 
@@ -8580,7 +8580,7 @@ def clamp_max(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, or the upper bound where it is above that (`torch.clamp_max`).
+    """Clamp each element to an upper bound (`torch.clamp_max`).
 
         min(x, max)
 
@@ -8680,7 +8680,7 @@ def clip(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each element, held between a lower and an upper bound (`torch.clip`).
+    """Clamp each element to a lower and an upper bound (`torch.clip`).
 
     Another name of `tt.clamp`.
 
@@ -8783,7 +8783,7 @@ def where(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor | Sequence[Tensor]:
-    """Elements of `input` where a condition holds and of `other` elsewhere (`torch.where`).
+    """Select elements of `input` where a condition is True and of `other` elsewhere (`torch.where`).
 
         input if condition else other
 
@@ -8878,7 +8878,7 @@ def lerp(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Linear interpolation from `input` to `end` (`torch.lerp`).
+    """Interpolate linearly from `input` to `end` (`torch.lerp`).
 
         input + weight * (end - input)
 
@@ -8994,7 +8994,7 @@ def addcmul(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A tensor plus the scaled product of two others (`torch.addcmul`).
+    """Add the scaled product of two tensors to a tensor (`torch.addcmul`).
 
         input + value * tensor1 * tensor2
 
@@ -9108,7 +9108,7 @@ def addcdiv(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A tensor plus the scaled quotient of two others (`torch.addcdiv`).
+    """Add the scaled quotient of two tensors to a tensor (`torch.addcdiv`).
 
         input + value * tensor1 / tensor2
 
@@ -9221,7 +9221,7 @@ def sgn(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The sign of each element; a complex number is divided by its modulus (`torch.sgn`).
+    """Return the sign of each element; divide complex numbers by their modulus (`torch.sgn`).
 
         x / |x|, and 0 for 0
 
@@ -9341,7 +9341,7 @@ def frac(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The fraction of each element, with the element's sign (`torch.frac`).
+    """Compute the fractional part of each element, with the element's sign (`torch.frac`).
 
         x - trunc(x)
 
@@ -9415,7 +9415,7 @@ def copysign(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The magnitude of the first tensor with the sign of the second one (`torch.copysign`).
+    """Combine the magnitude of the first tensor with the sign of the second one (`torch.copysign`).
 
         |input| if the sign bit of other is clear, -|input| if it is set
 
@@ -9528,7 +9528,7 @@ def heaviside(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.heaviside`).
+    """Compute the Heaviside step function, with a given value for zero (`torch.heaviside`).
 
         0 if x < 0, values if x = 0, 1 if x > 0
 
@@ -9610,7 +9610,7 @@ def hypot(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The length of the hypotenuse over two legs, without overflow on the way (`torch.hypot`).
+    """Compute the length of the hypotenuse of two legs without intermediate overflow (`torch.hypot`).
 
         sqrt(input^2 + other^2)
 
@@ -9706,7 +9706,7 @@ def nextafter(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The next number that the dtype can hold after `input`, on the way to `other` (`torch.nextafter`).
+    """Return the next representable number after `input` toward `other` (`torch.nextafter`).
 
     Args:
         input: A tensor: where to start. The method's `self`.
@@ -9805,7 +9805,7 @@ def nan_to_num(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The elements with nan and the infinities replaced by numbers (`torch.nan_to_num`).
+    """Replace NaN and infinities with numbers (`torch.nan_to_num`).
 
     Args:
         input: A tensor of any shape; integers and bools stay as they are. The method's `self`.
@@ -9888,7 +9888,7 @@ def frexp(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mantissa and exponent to base 2 of each element (`torch.frexp`).
+    """Decompose each element into mantissa and base-2 exponent (`torch.frexp`).
 
         input = mantissa * 2 ** exponent, 0.5 <= |mantissa| < 1
 
@@ -9938,7 +9938,7 @@ def frexp(
 
 
 def _frexp_mantissa(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """_frexp_mantissa(Tensor self) -> Tensor"""
+    """Call ``_frexp_mantissa(Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _frexp_mantissa_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
@@ -9951,7 +9951,7 @@ def _frexp_mantissa(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: 
 
 
 def _frexp_exponent(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """_frexp_exponent(Tensor self) -> Tensor"""
+    """Call ``_frexp_exponent(Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _frexp_exponent_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
@@ -9973,7 +9973,7 @@ def ldexp(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Each element times a power of two (`torch.ldexp`).
+    """Multiply each element by a power of two (`torch.ldexp`).
 
         input * 2 ** other
 
@@ -10064,7 +10064,7 @@ def deg2rad(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Angles in degrees, converted to radians (`torch.deg2rad`).
+    """Convert angles from degrees to radians (`torch.deg2rad`).
 
         x * pi / 180
 
@@ -10134,7 +10134,7 @@ def rad2deg(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Angles in radians, converted to degrees (`torch.rad2deg`).
+    """Convert angles from radians to degrees (`torch.rad2deg`).
 
         x * 180 / pi
 
@@ -10206,7 +10206,7 @@ def logaddexp(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The logarithm of the sum of two exponentials, without overflow on the way (`torch.logaddexp`).
+    """Compute the logarithm of the sum of two exponentials without intermediate overflow (`torch.logaddexp`).
 
         ln(e ** input + e ** other)
 
@@ -10273,7 +10273,7 @@ def logaddexp2(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The logarithm to base 2 of the sum of two powers of two, without overflow on the way (`torch.logaddexp2`).
+    """Compute the base-2 logarithm of the sum of two powers of two without intermediate overflow (`torch.logaddexp2`).
 
         log2(2 ** input + 2 ** other)
 
@@ -10340,7 +10340,7 @@ def xlogy(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.xlogy`).
+    """Compute one tensor times the logarithm of another one, where zero times any logarithm is zero (`torch.xlogy`).
 
         input * ln(other), and 0 where input = 0
 
@@ -10452,7 +10452,7 @@ def logit(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.logit`).
+    """Compute the logit, the inverse of the sigmoid (`torch.logit`).
 
         ln(x / (1 - x))
 
@@ -10529,7 +10529,7 @@ def logit_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    """Call ``logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return logit_backward_packet.call_named(
@@ -10551,7 +10551,7 @@ def sinc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The normalised sinc function of each element (`torch.sinc`).
+    """Compute the normalized sinc function of each element (`torch.sinc`).
 
         sin(pi * x) / (pi * x), and 1 for x = 0
 
@@ -10623,7 +10623,7 @@ def multiply(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The product of two tensors, element by element (`torch.multiply`).
+    """Multiply two tensors elementwise (`torch.multiply`).
 
     Another name of `tt.mul`.
 
@@ -10738,7 +10738,7 @@ def subtract(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The difference of two tensors, the second one scaled by `alpha` (`torch.subtract`).
+    """Subtract the second tensor, scaled by `alpha`, from the first one (`torch.subtract`).
 
     Another name of `tt.sub`.
 
@@ -10878,7 +10878,7 @@ def divide(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.divide`).
+    """Divide two tensors elementwise, rounding the quotient as `rounding_mode` says (`torch.divide`).
 
     Another name of `tt.div`.
 
@@ -11015,7 +11015,7 @@ def true_divide(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """The quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.true_divide`).
+    """Divide two tensors elementwise without rounding (`torch.true_divide`).
 
         input / other
 
@@ -11126,7 +11126,7 @@ def float_power(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Powers computed in double precision, whatever the dtypes (`torch.float_power`).
+    """Compute powers in double precision for all dtypes (`torch.float_power`).
 
         input ** exponent
 
@@ -11219,7 +11219,7 @@ def angle(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The angle of each complex number in the plane, in radians from -pi to pi (`torch.angle`).
+    """Compute the angle of each complex number, in radians from -pi to pi (`torch.angle`).
 
         atan2(imag(x), real(x))
 
@@ -11263,7 +11263,7 @@ def angle(
 
 
 def complex(real: Tensor, imag: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Complex numbers with given real and imaginary parts (`torch.complex`).
+    """Combine real and imaginary parts into complex numbers (`torch.complex`).
 
         real + i * imag
 
@@ -11311,7 +11311,7 @@ def complex(real: Tensor, imag: Tensor, beyond: Any = None, out: Tensor | None =
 
 
 def polar(abs: Tensor, angle: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Complex numbers with given moduli and angles (`torch.polar`).
+    """Create complex numbers from moduli and angles (`torch.polar`).
 
         abs * (cos(angle) + i * sin(angle))
 

@@ -96,7 +96,7 @@ def max_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest element of each window of images (`torch.max_pool2d`).
+    """Return the maximum of each sliding window of images (`torch.max_pool2d`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W), floating or of integers.
@@ -182,7 +182,7 @@ def max_pool2d_with_indices(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of images, with its place (`torch.ops.aten.max_pool2d_with_indices`).
+    """Return the maximum of each sliding window of images, and its index (`torch.ops.aten.max_pool2d_with_indices`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W), floating or of integers.
@@ -278,7 +278,7 @@ def max_pool2d_with_indices_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """Call ``max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return max_pool2d_with_indices_backward_packet.call_named(
@@ -340,7 +340,7 @@ def max_pool1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest element of each window of signals (`torch.max_pool1d`).
+    """Return the maximum of each sliding window of signals (`torch.max_pool1d`).
 
     Args:
         input: A tensor of shape (N, C, L) or (C, L), floating.
@@ -427,7 +427,7 @@ def max_pool1d_with_indices(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of signals, with its place (`torch.max_pool1d_with_indices`).
+    """Return the maximum of each sliding window of signals, and its index (`torch.max_pool1d_with_indices`).
 
     Args:
         input: A tensor of shape (N, C, L) or (C, L), floating or of integers.
@@ -521,7 +521,7 @@ def avg_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The mean of each window of images (`torch.nn.functional.avg_pool2d`).
+    """Compute the mean of each sliding window of images (`torch.nn.functional.avg_pool2d`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W), floating or int64.
@@ -635,7 +635,7 @@ def avg_pool2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    """Call ``avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return avg_pool2d_backward_packet.call_named(
@@ -706,7 +706,7 @@ def avg_pool1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The mean of each window of signals (`torch.avg_pool1d`).
+    """Compute the mean of each sliding window of signals (`torch.avg_pool1d`).
 
     Args:
         input: A tensor of shape (N, C, L) or (C, L), floating or int64.
@@ -790,7 +790,7 @@ def max_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest element of each window of volumes (`torch.max_pool3d`).
+    """Return the maximum of each sliding window of volumes (`torch.max_pool3d`).
 
     Args:
         input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), floating or of integers.
@@ -876,7 +876,7 @@ def max_pool3d_with_indices(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of volumes, with its place (`torch.nn.functional.max_pool3d_with_indices`).
+    """Return the maximum of each sliding window of volumes, and its index (`torch.nn.functional.max_pool3d_with_indices`).
 
     Args:
         input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), floating or of integers.
@@ -971,7 +971,7 @@ def max_pool3d_with_indices_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    """Call ``max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return max_pool3d_with_indices_backward_packet.call_named(
@@ -1036,7 +1036,7 @@ def avg_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The mean of each window of volumes (`torch.nn.functional.avg_pool3d`).
+    """Compute the mean of each sliding window of volumes (`torch.nn.functional.avg_pool3d`).
 
     Args:
         input: A tensor of shape (N, C, D, H, W) or (C, D, H, W), floating or int64.
@@ -1149,7 +1149,7 @@ def avg_pool3d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
+    """Call ``avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return avg_pool3d_backward_packet.call_named(
@@ -1216,7 +1216,7 @@ def adaptive_avg_pool1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The means of as many windows of signals as the result is to have (`torch.adaptive_avg_pool1d`).
+    """Compute means over windows of signals, sized to give the requested output size (`torch.adaptive_avg_pool1d`).
 
         window i covers elements from floor(i * L / L_out) to ceil((i + 1) * L / L_out) - 1
 
@@ -1269,7 +1269,7 @@ def adaptive_avg_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The means of as many windows of images as the result is to have (`torch.nn.functional.adaptive_avg_pool2d`).
+    """Compute means over windows of images, sized to give the requested output size (`torch.nn.functional.adaptive_avg_pool2d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
 
@@ -1324,7 +1324,7 @@ def _adaptive_avg_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+    """Call ``_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _adaptive_avg_pool2d_packet.call_named(
@@ -1347,7 +1347,7 @@ def _adaptive_avg_pool2d(
 def _adaptive_avg_pool2d_backward(
     grad_output: Tensor, input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Call ``_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _adaptive_avg_pool2d_backward_packet.call_named(
@@ -1368,7 +1368,7 @@ def adaptive_avg_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The means of as many windows of volumes as the result is to have (`torch.nn.functional.adaptive_avg_pool3d`).
+    """Compute means over windows of volumes, sized to give the requested output size (`torch.nn.functional.adaptive_avg_pool3d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
 
@@ -1425,7 +1425,7 @@ def _adaptive_avg_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+    """Call ``_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _adaptive_avg_pool3d_packet.call_named(
@@ -1448,7 +1448,7 @@ def _adaptive_avg_pool3d(
 def _adaptive_avg_pool3d_backward(
     grad_output: Tensor, input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Call ``_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _adaptive_avg_pool3d_backward_packet.call_named(
@@ -1469,7 +1469,7 @@ def adaptive_max_pool1d(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest elements of as many windows of signals as the result is to have, with their places (`torch.adaptive_max_pool1d`).
+    """Return maxima over windows of signals, sized to give the requested output size, and their indices (`torch.adaptive_max_pool1d`).
 
         window i covers elements from floor(i * L / L_out) to ceil((i + 1) * L / L_out) - 1
 
@@ -1525,7 +1525,7 @@ def adaptive_max_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest elements of as many windows of images as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool2d`).
+    """Return maxima over windows of images, sized to give the requested output size, and their indices (`torch.nn.functional.adaptive_max_pool2d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
 
@@ -1583,7 +1583,7 @@ def adaptive_max_pool2d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    """Call ``adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return adaptive_max_pool2d_backward_packet.call_named(
@@ -1604,7 +1604,7 @@ def adaptive_max_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest elements of as many windows of volumes as the result is to have, with their places (`torch.nn.functional.adaptive_max_pool3d`).
+    """Return maxima over windows of volumes, sized to give the requested output size, and their indices (`torch.nn.functional.adaptive_max_pool3d`).
 
         window i covers elements from floor(i * W / W_out) to ceil((i + 1) * W / W_out) - 1
 
@@ -1662,7 +1662,7 @@ def adaptive_max_pool3d_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
+    """Call ``adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return adaptive_max_pool3d_backward_packet.call_named(
@@ -1686,7 +1686,7 @@ def max_unpool2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool2d`).
+    """Invert max pooling of images: write the maxima to their indices and zeros elsewhere (`torch.nn.functional.max_unpool2d`).
 
     Args:
         input: The maxima, a floating tensor of shape (N, C, H, W) or (C, H, W).
@@ -1754,7 +1754,7 @@ def max_unpool3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Zeros, with the results of max pooling put back to their places (`torch.nn.functional.max_unpool3d`).
+    """Invert max pooling of volumes: write the maxima to their indices and zeros elsewhere (`torch.nn.functional.max_unpool3d`).
 
     Args:
         input: The maxima, a floating tensor of shape (N, C, D, H, W) or (C, D, H, W).

@@ -30,7 +30,7 @@ fake_quantize_per_tensor_affine_cachemask_backward_plans = fake_quantize_per_ten
 
 
 def fake_quantize_per_tensor_affine(*args: Any, **kwargs: Any) -> Tensor:
-    """Each element quantized to an integer and back, for training that is to expect quantization (`torch.fake_quantize_per_tensor_affine`).
+    """Quantize and dequantize each element, for quantization-aware training (`torch.fake_quantize_per_tensor_affine`).
 
         (clamp(round(input * (1 / scale)) + zero_point, quant_min, quant_max) - zero_point) * scale
 
@@ -89,7 +89,7 @@ def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
+    """Call ``_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet.call_named(
@@ -118,7 +118,7 @@ def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
 
 
 def fake_quantize_per_tensor_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    """fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
+    """Call ``fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor``."""
     if modes:
         return fake_quantize_per_tensor_affine_cachemask_backward_packet.call_parameters(grad, mask)
     try:

@@ -90,7 +90,7 @@ def _quantize_affine(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_quantize_affine(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor"""
+    """Call ``_quantize_affine(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _quantize_affine_packet.call_named(
@@ -113,7 +113,7 @@ def _requantize(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor"""
+    """Call ``_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _requantize_packet.call_named(
@@ -135,7 +135,7 @@ def _dequantize_affine(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor"""
+    """Call ``_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _dequantize_affine_packet.call_named(
@@ -150,7 +150,7 @@ def _dequantize_affine(
 
 
 def quantize_per_tensor(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-    """A tensor of integers that stand for the nearest numbers on one grid (`torch.quantize_per_tensor`).
+    """Quantize a tensor with one scale and zero point (`torch.quantize_per_tensor`).
 
         clamp(round(input / scale + zero_point), least, greatest)
 
@@ -208,7 +208,7 @@ def quantize_per_tensor_dynamic(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A quantized tensor whose scale and zero point follow from the least and the greatest element (`torch.quantize_per_tensor_dynamic`).
+    """Quantize a tensor with a scale and a zero point computed from its minimum and maximum (`torch.quantize_per_tensor_dynamic`).
 
     Args:
         input: A float32 tensor of any shape.
@@ -256,7 +256,7 @@ def quantize_per_channel(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A tensor of integers with a scale and a zero point for each index of one dimension (`torch.quantize_per_channel`).
+    """Quantize a tensor with a scale and a zero point for each index of a dimension (`torch.quantize_per_channel`).
 
     Args:
         input: A float32 tensor of one dimension at least.
@@ -302,7 +302,7 @@ def quantize_per_channel(
 
 
 def dequantize(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-    """The numbers that a quantized tensor stands for (`torch.dequantize`).
+    """Convert a quantized tensor to floating-point numbers (`torch.dequantize`).
 
         (int_repr - zero_point) * scale
 
@@ -345,7 +345,7 @@ def dequantize(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 
 
 def int_repr(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The integers of a quantized tensor (`torch.int_repr`).
+    """Return the integers of a quantized tensor (`torch.int_repr`).
 
     Args:
         input: A quantized tensor. The method's `self`.
@@ -378,7 +378,7 @@ def int_repr(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = N
 
 
 def q_scale(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> float:
-    """The distance between two neighbouring values of a tensor that is quantized by one scale (`torch.q_scale`).
+    """Return the scale of a tensor quantized per tensor (`torch.q_scale`).
 
     Args:
         input: A quantized tensor of the scheme `tt.per_tensor_affine`. The method's `self`.
@@ -411,7 +411,7 @@ def q_scale(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = No
 
 
 def q_zero_point(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> int:
-    """The integer that stands for 0 in a tensor that is quantized by one scale (`torch.q_zero_point`).
+    """Return the zero point of a tensor quantized per tensor (`torch.q_zero_point`).
 
     Args:
         input: A quantized tensor of the scheme `tt.per_tensor_affine`. The method's `self`.
@@ -444,7 +444,7 @@ def q_zero_point(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any
 
 
 def q_per_channel_scales(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The scales of a tensor that is quantized by channels (`torch.q_per_channel_scales`).
+    """Return the scales of a tensor quantized per channel (`torch.q_per_channel_scales`).
 
     Args:
         input: A quantized tensor of a scheme per channel. The method's `self`.
@@ -480,7 +480,7 @@ def q_per_channel_scales(input: Tensor = REQUIRED, x: Any = None, a: Any = None,
 def q_per_channel_zero_points(
     input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """The zero points of a tensor that is quantized by channels (`torch.q_per_channel_zero_points`).
+    """Return the zero points of a tensor quantized per channel (`torch.q_per_channel_zero_points`).
 
     Args:
         input: A quantized tensor of a scheme per channel. The method's `self`.
@@ -516,7 +516,7 @@ def q_per_channel_zero_points(
 
 
 def q_per_channel_axis(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> int:
-    """The dimension whose indices have scales of their own (`torch.q_per_channel_axis`).
+    """Return the dimension along which a tensor is quantized per channel (`torch.q_per_channel_axis`).
 
     Args:
         input: A quantized tensor of a scheme per channel. The method's `self`.
@@ -557,7 +557,7 @@ def _make_per_tensor_quantized_tensor(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor"""
+    """Call ``_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _make_per_tensor_quantized_tensor_packet.call_named(
@@ -580,7 +580,7 @@ def _make_per_channel_quantized_tensor(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, int axis) -> Tensor"""
+    """Call ``_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, int axis) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _make_per_channel_quantized_tensor_packet.call_named(
@@ -605,7 +605,7 @@ def _empty_affine_quantized(
     zero_point: int = 0,
     memory_format: memory_format | None = contiguous_format,
 ) -> Tensor:
-    """_empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1, int zero_point=0, MemoryFormat? memory_format=contiguous_format) -> Tensor"""
+    """Call ``_empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1, int zero_point=0, MemoryFormat? memory_format=contiguous_format) -> Tensor``."""
     if size is None:
         size = sizes
         if len(sizes) < 2:
@@ -645,7 +645,7 @@ def _empty_per_channel_affine_quantized(
     pin_memory: bool | None = None,
     memory_format: memory_format | None = contiguous_format,
 ) -> Tensor:
-    """_empty_per_channel_affine_quantized(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=contiguous_format) -> Tensor"""
+    """Call ``_empty_per_channel_affine_quantized(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=contiguous_format) -> Tensor``."""
     if size is None:
         size = sizes
         if len(sizes) < 2:
@@ -684,7 +684,7 @@ def empty_quantized(
     memory_format: memory_format | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A quantized tensor without values, with the quantizer of another one (`torch.empty_quantized`).
+    """Create an uninitialized quantized tensor with another tensor's quantizer (`torch.empty_quantized`).
 
     Args:
         size: The sizes.
@@ -759,7 +759,7 @@ def quantized_max_pool1d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest element of each window of lines, on the grid of `input` (`torch.quantized_max_pool1d`).
+    """Return the maximum of each sliding window of quantized signals (`torch.quantized_max_pool1d`).
 
     Args:
         input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, W) or (C, W).
@@ -839,7 +839,7 @@ def quantized_max_pool2d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest element of each window of images, on the grid of `input` (`torch.quantized_max_pool2d`).
+    """Return the maximum of each sliding window of quantized images (`torch.quantized_max_pool2d`).
 
     Args:
         input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, H, W) or (C, H,
@@ -921,7 +921,7 @@ def quantized_max_pool3d(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The largest element of each window of volumes, on the grid of `input` (`torch.quantized_max_pool3d`).
+    """Return the maximum of each sliding window of quantized volumes (`torch.quantized_max_pool3d`).
 
     Args:
         input: A quantized tensor of the scheme `tt.per_tensor_affine` and shape (N, C, D, H, W).
@@ -1003,7 +1003,7 @@ def quantized_batch_norm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Each channel by a given mean and variance, on a grid of its own (`torch.quantized_batch_norm`).
+    """Normalize each channel of a quantized tensor with a given mean and variance (`torch.quantized_batch_norm`).
 
         (input - mean) / sqrt(var + eps) * weight + bias
 

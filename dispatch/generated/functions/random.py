@@ -118,7 +118,7 @@ def bernoulli(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`).
+    """Sample 0 and 1, where 1 has the given probabilities (`torch.bernoulli`).
 
     Signatures::
 
@@ -184,7 +184,7 @@ def rand(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A new tensor of numbers drawn uniformly from [0, 1) (`torch.rand`).
+    """Create a tensor of samples from the uniform distribution over [0, 1) (`torch.rand`).
 
     Signatures::
 
@@ -270,7 +270,7 @@ def rand_like(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Numbers drawn uniformly from [0, 1), in a tensor made after another one (`torch.rand_like`).
+    """Create a tensor of uniform samples over [0, 1) with another tensor's shape, dtype and device (`torch.rand_like`).
 
     Signatures::
 
@@ -353,7 +353,7 @@ def randn(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A new tensor of numbers drawn from the normal distribution with mean 0 and variance 1 (`torch.randn`).
+    """Create a tensor of samples from the standard normal distribution (`torch.randn`).
 
     Signatures::
 
@@ -440,7 +440,7 @@ def randn_like(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Numbers drawn from the standard normal distribution, in a tensor made after another one (`torch.randn_like`).
+    """Create a tensor of standard normal samples with another tensor's shape, dtype and device (`torch.randn_like`).
 
     Signatures::
 
@@ -512,7 +512,7 @@ def randn_like(
 
 
 def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-    """A new tensor of integers drawn uniformly from [low, high) (`torch.randint`).
+    """Create a tensor of integers sampled uniformly from [low, high) (`torch.randint`).
 
     Signatures::
 
@@ -572,7 +572,7 @@ def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
 
 
 def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-    """Integers drawn uniformly from [low, high), in a tensor made after another one (`torch.randint_like`).
+    """Create a tensor of integers sampled from [low, high) with another tensor's shape, dtype and device (`torch.randint_like`).
 
     Signatures::
 
@@ -644,7 +644,7 @@ def randperm(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The integers from 0 to n - 1 in random order (`torch.randperm`).
+    """Create a random permutation of the integers from 0 to n - 1 (`torch.randperm`).
 
     Signatures::
 
@@ -717,7 +717,7 @@ def normal(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers drawn from normal distributions with given means and standard deviations (`torch.normal`).
+    """Sample from normal distributions with given means and standard deviations (`torch.normal`).
 
     Signatures::
 
@@ -833,7 +833,7 @@ def multinomial(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Indices drawn with probabilities in proportion to given weights (`torch.multinomial`).
+    """Sample indices with probabilities proportional to given weights (`torch.multinomial`).
 
     Args:
         input: The weights of K indices, a floating tensor of shape (K,) or of rows (N, K). They need
@@ -901,7 +901,7 @@ def _standard_gamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Numbers drawn from gamma distributions of a rate of 1 (`torch._standard_gamma`).
+    """Sample from gamma distributions with rate 1 (`torch._standard_gamma`).
 
         density x^(a - 1) * exp(-x) / gamma(a) for x > 0
 
@@ -963,7 +963,7 @@ def _standard_gamma_grad(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The derivative of gamma numbers with respect to their shapes, at a fixed quantile (`torch._standard_gamma_grad`).
+    """Compute the derivative of gamma samples with respect to their shape parameters (`torch._standard_gamma_grad`).
 
         -(dF(x; a) / da) / f(x; a), of the distribution function F and the density f
 
@@ -1020,7 +1020,7 @@ def _sample_dirichlet(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Rows drawn from Dirichlet distributions (`torch._sample_dirichlet`).
+    """Sample rows from Dirichlet distributions (`torch._sample_dirichlet`).
 
         density proportional to prod(x_i^(a_i - 1)) where the x_i are positive and sum to 1
 
@@ -1068,7 +1068,7 @@ def _sample_dirichlet(
 def _dirichlet_grad(
     x: Tensor, alpha: Tensor, total: Tensor, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """The derivative of beta numbers with respect to their first shape, at a fixed quantile, over 1 - x (`torch._dirichlet_grad`).
+    """Compute the derivative of beta samples with respect to their first shape parameter, over 1 - x (`torch._dirichlet_grad`).
 
         -(dF(x; a, b) / da) / f(x; a, b) / (1 - x) with b = total - a
 
@@ -1124,7 +1124,7 @@ def poisson(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Numbers drawn from Poisson distributions (`torch.poisson`).
+    """Sample from Poisson distributions (`torch.poisson`).
 
         P(k) = rate^k * exp(-rate) / k! for k = 0, 1, 2, ...
 
@@ -1182,7 +1182,7 @@ def binomial(
     beyond: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Numbers of successes in independent trials (`torch.binomial`).
+    """Sample numbers of successes in independent trials (`torch.binomial`).
 
         P(k) = n! / (k! * (n - k)!) * p^k * (1 - p)^(n - k) for k = 0, ..., n
 
@@ -1237,7 +1237,7 @@ def native_dropout(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Dropout together with the mask of the elements that were kept (`torch.native_dropout`).
+    """Apply dropout, and return the mask of the kept elements (`torch.native_dropout`).
 
     Args:
         input: A floating tensor of any shape.
@@ -1277,7 +1277,7 @@ def native_dropout(
 def native_dropout_backward(
     grad_output: Tensor, mask: Tensor, scale: float, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """The gradient of `native_dropout` (`torch.ops.aten.native_dropout_backward`).
+    """Compute the gradient of `native_dropout` (`torch.ops.aten.native_dropout_backward`).
 
         grad_output * mask * scale
 
@@ -1330,7 +1330,7 @@ def dropout(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout`).
+    """Set random elements to 0 in training, and scale the others to preserve the mean (`torch.dropout`).
 
     Args:
         input: A floating tensor of any shape.
@@ -1409,7 +1409,7 @@ def rrelu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu`).
+    """Multiply negative elements by a slope, sampled at random in training (`torch.rrelu`).
 
         x where x > 0, else a * x
 
@@ -1492,7 +1492,7 @@ def alpha_dropout(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout`).
+    """Apply dropout that preserves mean 0 and variance 1, for networks with `selu` (`torch.alpha_dropout`).
 
         a * (x if kept else -1.7581) + b
 
@@ -1574,7 +1574,7 @@ def feature_dropout(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Dropout of whole channels (`torch.feature_dropout`).
+    """Apply dropout to whole channels (`torch.feature_dropout`).
 
     Args:
         input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
@@ -1661,7 +1661,7 @@ def feature_alpha_dropout(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout`).
+    """Apply alpha dropout to whole channels, preserving mean 0 and variance 1 (`torch.feature_alpha_dropout`).
 
     Args:
         input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)

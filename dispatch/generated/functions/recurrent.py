@@ -67,7 +67,7 @@ def _thnn_fused_lstm_cell(
     beyond: Any = None,
     out: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _thnn_fused_lstm_cell_packet.call_named(
@@ -106,7 +106,7 @@ def _thnn_fused_lstm_cell(
 def _thnn_fused_lstm_cell_backward_impl(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)``."""
     if modes:
         return _thnn_fused_lstm_cell_backward_impl_packet.call_parameters(
             grad_hy, grad_cy, cx, cy, workspace, has_bias
@@ -123,7 +123,7 @@ def _thnn_fused_lstm_cell_backward_impl(
 def _thnn_fused_lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_thnn_fused_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
+    """Call ``_thnn_fused_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)``."""
     if modes:
         return _thnn_fused_lstm_cell_backward_packet.call_parameters(
             grad_hy, grad_cy, cx, cy, workspace, has_bias
@@ -147,7 +147,7 @@ def _thnn_differentiable_lstm_cell_backward(
     cx: Tensor,
     cy: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_thnn_differentiable_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor input_gates, Tensor hidden_gates, Tensor? input_bias, Tensor? hidden_bias, Tensor cx, Tensor cy) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
+    """Call ``_thnn_differentiable_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor input_gates, Tensor hidden_gates, Tensor? input_bias, Tensor? hidden_bias, Tensor cx, Tensor cy) -> (Tensor, Tensor, Tensor, Tensor, Tensor)``."""
     if modes:
         return _thnn_differentiable_lstm_cell_backward_packet.call_parameters(
             grad_hy, grad_cy, input_gates, hidden_gates, input_bias, hidden_bias, cx, cy
@@ -178,7 +178,7 @@ def _thnn_fused_gru_cell(
     beyond: Any = None,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)"""
+    """Call ``_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _thnn_fused_gru_cell_packet.call_named(
@@ -217,7 +217,7 @@ def _thnn_fused_gru_cell(
 def _thnn_fused_gru_cell_backward(
     grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
+    """Call ``_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)``."""
     if modes:
         return _thnn_fused_gru_cell_backward_packet.call_parameters(grad_hy, workspace, has_bias)
     try:
@@ -235,7 +235,7 @@ def _thnn_differentiable_gru_cell_backward(
     input_bias: Tensor | None,
     hidden_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
+    """Call ``_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)``."""
     if modes:
         return _thnn_differentiable_gru_cell_backward_packet.call_parameters(
             grad_hy, input_gates, hidden_gates, hx, input_bias, hidden_bias
@@ -265,7 +265,7 @@ def _fused_rnn_layer(
     reverse: bool = False,
     train: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)"""
+    """Call ``_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)``."""
     if modes:
         return _fused_rnn_layer_packet.call_parameters(
             input_gates, hx, cx, weight_hh, bias_hh, mode, reverse, train
@@ -298,7 +298,7 @@ def _fused_rnn_layer_backward(
     reverse: bool,
     has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)"""
+    """Call ``_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)``."""
     if modes:
         return _fused_rnn_layer_backward_packet.call_parameters(
             grad_output, grad_hy, grad_cy, hx, cx, weight_hh, output, workspace, mode, reverse, has_bias
@@ -324,7 +324,7 @@ def _fused_rnn_layer_backward(
 
 
 def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Layers of long short-term memory over sequences (`torch.lstm`).
+    """Apply layers of long short-term memory (LSTM) to sequences (`torch.lstm`).
 
         i, f, o = sigmoid(gates), g = tanh(gate); c' = f * c + i * g; h' = o * tanh(c')
 
@@ -387,7 +387,7 @@ def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """Layers of gated recurrent units over sequences (`torch.gru`).
+    """Apply layers of gated recurrent units (GRU) to sequences (`torch.gru`).
 
         r, z = sigmoid(gates); n = tanh(w_in @ x + b_in + r * (w_hn @ h + b_hn)); h' = (1 - z) * n + z * h
 
@@ -447,7 +447,7 @@ def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """Layers of simple recurrent units with the hyperbolic tangent over sequences (`torch.rnn_tanh`).
+    """Apply layers of simple recurrent units with tanh to sequences (`torch.rnn_tanh`).
 
         h' = tanh(w_ih @ x + b_ih + w_hh @ h + b_hh)
 
@@ -507,7 +507,7 @@ def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """Layers of simple recurrent units with the rectifier over sequences (`torch.rnn_relu`).
+    """Apply layers of simple recurrent units with relu to sequences (`torch.rnn_relu`).
 
         h' = max(0, w_ih @ x + b_ih + w_hh @ h + b_hh)
 
@@ -577,7 +577,7 @@ def lstm_cell(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """One step of long short-term memory (`torch.lstm_cell`).
+    """Compute one time step of long short-term memory (LSTM) (`torch.lstm_cell`).
 
         i, f, o = sigmoid(gates), g = tanh(gate); c' = f * c + i * g; h' = o * tanh(c')
 
@@ -638,7 +638,7 @@ def gru_cell(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """One step of a gated recurrent unit (`torch.gru_cell`).
+    """Compute one time step of a gated recurrent unit (GRU) (`torch.gru_cell`).
 
         r, z = sigmoid(gates); n = tanh(w_in @ x + b_in + r * (w_hn @ h + b_hn)); h' = (1 - z) * n + z * h
 
@@ -698,7 +698,7 @@ def rnn_tanh_cell(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """One step of a simple recurrent unit with the hyperbolic tangent (`torch.rnn_tanh_cell`).
+    """Compute one time step of a simple recurrent unit with tanh (`torch.rnn_tanh_cell`).
 
         h' = tanh(w_ih @ x + b_ih + w_hh @ h + b_hh)
 
@@ -755,7 +755,7 @@ def rnn_relu_cell(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """One step of a simple recurrent unit with the rectifier (`torch.rnn_relu_cell`).
+    """Compute one time step of a simple recurrent unit with relu (`torch.rnn_relu_cell`).
 
         h' = max(0, w_ih @ x + b_ih + w_hh @ h + b_hh)
 

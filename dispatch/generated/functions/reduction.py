@@ -102,7 +102,7 @@ def sum(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The sum of all elements, or of those along given dimensions (`torch.sum`).
+    """Sum all elements, or the elements along given dimensions (`torch.sum`).
 
         sum_i x_i
 
@@ -207,7 +207,7 @@ def mean(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The arithmetic mean of all elements, or of those along given dimensions (`torch.mean`).
+    """Compute the arithmetic mean of all elements, or along given dimensions (`torch.mean`).
 
         sum_i x_i / n
 
@@ -311,7 +311,7 @@ def prod(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The product of all elements, or of those along one dimension (`torch.prod`).
+    """Multiply all elements, or the elements along a dimension (`torch.prod`).
 
         x_1 * x_2 * ... * x_n
 
@@ -406,7 +406,7 @@ def amax(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The largest elements along given dimensions, without their indices (`torch.amax`).
+    """Return the maximum along given dimensions, without indices (`torch.amax`).
 
     Args:
         input: A tensor of real numbers or bools. The method's `self`.
@@ -496,7 +496,7 @@ def amin(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The smallest elements along given dimensions, without their indices (`torch.amin`).
+    """Return the minimum along given dimensions, without indices (`torch.amin`).
 
     Args:
         input: A tensor of real numbers or bools. The method's `self`.
@@ -586,7 +586,7 @@ def aminmax(
     axis: Any = None,
     keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest elements, from one pass over the input (`torch.aminmax`).
+    """Compute the minimum and the maximum in one pass (`torch.aminmax`).
 
     Args:
         input: A tensor of real numbers or bools. The method's `self`.
@@ -673,7 +673,7 @@ def hash_tensor(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`).
+    """Compute a 64-bit hash of all elements, or along given dimensions, by exclusive or of their bits (`torch.hash_tensor`).
 
         bits(x_1) xor bits(x_2) xor ... xor bits(x_n)
 
@@ -756,7 +756,7 @@ def hash_tensor(
 
 
 def max(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
-    """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`).
+    """Return the maximum of all elements, along a dimension with indices, or of two tensors (`torch.max`).
 
     Signatures::
 
@@ -825,7 +825,7 @@ def max(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
 
 
 def min(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
-    """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`).
+    """Return the minimum of all elements, along a dimension with indices, or of two tensors (`torch.min`).
 
     Signatures::
 
@@ -905,7 +905,7 @@ def argmax(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The index of the largest element, of all or along one dimension (`torch.argmax`).
+    """Return the index of the maximum of all elements, or along a dimension (`torch.argmax`).
 
     Args:
         input: A tensor of real numbers. The method's `self`.
@@ -991,7 +991,7 @@ def argmin(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The index of the smallest element, of all or along one dimension (`torch.argmin`).
+    """Return the index of the minimum of all elements, or along a dimension (`torch.argmin`).
 
     Args:
         input: A tensor of real numbers. The method's `self`.
@@ -1077,7 +1077,7 @@ def any(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Test if any element is not zero, of all or along given dimensions (`torch.any`).
+    """Test if any element is nonzero, of all or along given dimensions (`torch.any`).
 
     Signatures::
 
@@ -1178,7 +1178,7 @@ def all(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Test if all elements are not zero, of all or along given dimensions (`torch.all`).
+    """Test if all elements are nonzero, of all or along given dimensions (`torch.all`).
 
     Signatures::
 
@@ -1275,7 +1275,7 @@ def count_nonzero(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The number of elements that are not zero, of all or along given dimensions (`torch.count_nonzero`).
+    """Count the nonzero elements, of all or along given dimensions (`torch.count_nonzero`).
 
     Signatures::
 
@@ -1327,7 +1327,7 @@ def count_nonzero(
 
 
 def var(*args: Any, **kwargs: Any) -> Tensor:
-    """The variance of all elements, or of those along given dimensions (`torch.var`).
+    """Compute the variance of all elements, or along given dimensions (`torch.var`).
 
         sum_i |x_i - mean|^2 / max(0, n - correction)
 
@@ -1392,7 +1392,7 @@ def var(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def std(*args: Any, **kwargs: Any) -> Tensor:
-    """The standard deviation of all elements, or of those along given dimensions (`torch.std`).
+    """Compute the standard deviation of all elements, or along given dimensions (`torch.std`).
 
         sqrt(sum_i |x_i - mean|^2 / max(0, n - correction))
 
@@ -1455,7 +1455,7 @@ def std(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def var_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """The variance and the mean, of all elements or along given dimensions (`torch.var_mean`).
+    """Compute the variance and the mean of all elements, or along given dimensions (`torch.var_mean`).
 
     Signatures::
 
@@ -1510,7 +1510,7 @@ def var_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """The standard deviation and the mean, of all elements or along given dimensions (`torch.std_mean`).
+    """Compute the standard deviation and the mean of all elements, or along given dimensions (`torch.std_mean`).
 
     Signatures::
 
@@ -1576,7 +1576,7 @@ def logsumexp(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`).
+    """Compute the logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`).
 
         log(sum_i exp(x_i))
 
@@ -1668,7 +1668,7 @@ def _vector_norm(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor"""
+    """Call ``_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None or axis is not None or keepdims is not None:
         if x is not None or a is not None or x1 is not None or axis is not None or keepdims is not None:
             return _vector_norm_packet.call_named(
@@ -1705,7 +1705,7 @@ def cumsum(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The sums of each element and all those before it, along one dimension (`torch.cumsum`).
+    """Compute the cumulative sum along a dimension (`torch.cumsum`).
 
         y_i = x_1 + x_2 + ... + x_i
 
@@ -1805,7 +1805,7 @@ def cumprod(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The products of each element and all those before it, along one dimension (`torch.cumprod`).
+    """Compute the cumulative product along a dimension (`torch.cumprod`).
 
         y_i = x_1 * x_2 * ... * x_i
 
@@ -1904,7 +1904,7 @@ def cumprod_backward(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor"""
+    """Call ``cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
             return cumprod_backward_packet.call_named(
@@ -1928,7 +1928,7 @@ def logcumsumexp(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`).
+    """Compute the logarithm of the cumulative sum of exponentials along a dimension (`torch.logcumsumexp`).
 
         y_i = log(exp(x_1) + exp(x_2) + ... + exp(x_i))
 
@@ -1995,7 +1995,7 @@ def cummax(
     x1: Any = None,
     axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element so far along one dimension, with its index (`torch.cummax`).
+    """Compute the cumulative maximum along a dimension, and its indices (`torch.cummax`).
 
         y_i = max(x_1, x_2, ..., x_i)
 
@@ -2066,7 +2066,7 @@ def cummin(
     x1: Any = None,
     axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The smallest element so far along one dimension, with its index (`torch.cummin`).
+    """Compute the cumulative minimum along a dimension, and its indices (`torch.cummin`).
 
         y_i = min(x_1, x_2, ..., x_i)
 
@@ -2137,7 +2137,7 @@ def cummaxmin_backward(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor"""
+    """Call ``cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
             return cummaxmin_backward_packet.call_named(
@@ -2160,7 +2160,7 @@ def value_selecting_reduction_backward(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor"""
+    """Call ``value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor``."""
     if modes or axis is not None or keepdims is not None:
         if axis is not None or keepdims is not None:
             return value_selecting_reduction_backward_packet.call_named(

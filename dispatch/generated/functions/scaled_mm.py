@@ -45,7 +45,7 @@ def _scaled_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The product of two matrices of 8-bit or 4-bit floats, with scales for either one (`torch._scaled_mm`).
+    """Multiply two matrices of scaled 8-bit or 4-bit floats (`torch._scaled_mm`).
 
         (input * scale_a) @ (mat2 * scale_b) + bias
 
@@ -169,7 +169,7 @@ def _scaled_mm_v2(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The product of two matrices of 8-bit or 4-bit floats, whose scales have a recipe (`torch._scaled_mm_v2`).
+    """Multiply two matrices of 8-bit or 4-bit floats, with a recipe for their scales (`torch._scaled_mm_v2`).
 
     Args:
         input: As of `tt._scaled_mm`.

@@ -48,7 +48,7 @@ def searchsorted(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The places at which values would stand in sorted sequences (`torch.searchsorted`).
+    """Find the indices where values would be inserted into sorted sequences (`torch.searchsorted`).
 
         the i with sorted_sequence[i - 1] < v <= sorted_sequence[i]; with `right`, with sorted_sequence[i - 1] <= v < sorted_sequence[i]
 
@@ -158,7 +158,7 @@ def bucketize(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The number of the interval between sorted boundaries in which each value lies (`torch.bucketize`).
+    """Return the index of the bucket that contains each value, given sorted boundaries (`torch.bucketize`).
 
         the i with boundaries[i - 1] < x <= boundaries[i]; with `right`, with boundaries[i - 1] <= x < boundaries[i]
 
@@ -286,7 +286,7 @@ def _unique(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
+    """Call ``_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _unique_packet.call_named(
@@ -317,7 +317,7 @@ def _unique2(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
+    """Call ``_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _unique2_packet.call_named(
@@ -356,7 +356,7 @@ def mode(
     axis: Any = None,
     keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`).
+    """Return the most frequent element along a dimension, the smallest in ties, and its index (`torch.mode`).
 
     Args:
         input: A tensor of any shape; not complex. The method's `self`.

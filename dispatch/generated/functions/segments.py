@@ -39,7 +39,7 @@ def segment_reduce(
     initial: Number | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Segments of consecutive indices along a dimension, each reduced to one (`torch.segment_reduce`).
+    """Reduce consecutive segments along a dimension (`torch.segment_reduce`).
 
     Args:
         data: A floating tensor.
@@ -133,7 +133,7 @@ def _segment_reduce_backward(
     initial: Number | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor"""
+    """Call ``_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _segment_reduce_backward_packet.call_named(

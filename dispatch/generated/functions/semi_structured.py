@@ -59,7 +59,7 @@ def _semi_structured_mm(
     interleaved: bool,
     transpose_result: bool,
 ) -> Tensor:
-    """_semi_structured_mm(Tensor values, Tensor meta, Tensor mat2, Tensor? bias, ScalarType? out_dtype, bool interleaved, bool transpose_result) -> Tensor"""
+    """Call ``_semi_structured_mm(Tensor values, Tensor meta, Tensor mat2, Tensor? bias, ScalarType? out_dtype, bool interleaved, bool transpose_result) -> Tensor``."""
     if modes:
         return _semi_structured_mm_packet.call_parameters(
             values, meta, mat2, bias, out_dtype, interleaved, transpose_result
@@ -81,7 +81,7 @@ def _semi_structured_mm(
 
 
 def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
-    """The kept elements of a matrix and where they are, in the order in which sparse tensor cores take them (`torch._to_sparse_semi_structured`).
+    """Compress a 2:4 sparse matrix into its kept elements and metadata for sparse tensor cores (`torch._to_sparse_semi_structured`).
 
     Args:
         dense: A matrix of shape (M, K) and dtype float16, bfloat16, int8 or float32.
@@ -122,7 +122,7 @@ def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
 def _sparse_semi_structured_mm(
     mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, beyond: Any = None, out_dtype: dtype | None = None
 ) -> Tensor:
-    """The product of a matrix of which two in four elements are kept with a dense one (`torch._sparse_semi_structured_mm`).
+    """Multiply a 2:4 sparse matrix by a dense matrix (`torch._sparse_semi_structured_mm`).
 
     Args:
         mat1: The kept elements, contiguous, of shape (M, K / 2) and dtype float16, bfloat16, float32 or
@@ -178,7 +178,7 @@ def _sparse_semi_structured_addmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The product of a matrix of which two in four elements are kept with a dense one, plus a number for each row (`torch._sparse_semi_structured_addmm`).
+    """Multiply a 2:4 sparse matrix by a dense matrix, and add a number to each row (`torch._sparse_semi_structured_addmm`).
 
         alpha * (mat1 @ mat2) + beta * input[:, None]
 
@@ -262,7 +262,7 @@ def _sparse_semi_structured_linear(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A linear layer whose weight keeps two in four elements, with its activation (`torch._sparse_semi_structured_linear`).
+    """Apply a linear layer whose weight is 2:4 sparse, and its activation (`torch._sparse_semi_structured_linear`).
 
         activation(input @ weight.T + bias)
 
@@ -308,7 +308,7 @@ def _sparse_semi_structured_linear(
 
 
 def _cslt_compress(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The kept elements of a matrix, and where they are, in one tensor (`torch._cslt_compress`).
+    """Compress a 2:4 sparse matrix into one tensor of kept elements and metadata (`torch._cslt_compress`).
 
     Args:
         input: A contiguous matrix of shape (M, K) and dtype float16, bfloat16, int8 or float32.
@@ -356,7 +356,7 @@ def _cslt_sparse_mm(
     split_k: int = 1,
     split_k_mode: int = -1,
 ) -> Tensor:
-    """The product of a compressed matrix with a dense one (`torch._cslt_sparse_mm`).
+    """Multiply a compressed 2:4 sparse matrix by a dense matrix (`torch._cslt_sparse_mm`).
 
         alpha * (A @ dense_B) + bias[:, None]
 
@@ -418,7 +418,7 @@ def _cslt_sparse_mm_search(
     out_dtype: dtype | None = None,
     transpose_result: bool = False,
 ) -> int:
-    """The number of the algorithm with which `tt._cslt_sparse_mm` is quickest, there being one (`torch._cslt_sparse_mm_search`).
+    """Return the index of the fastest algorithm for `tt._cslt_sparse_mm`, always 0 (`torch._cslt_sparse_mm_search`).
 
     Args:
         compressed_A: As of `tt._cslt_sparse_mm`.
@@ -467,7 +467,7 @@ def _sparse_semi_structured_tile(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """A matrix of which each tile of 4 x 4 keeps at most two elements of a row and of a column, packed both ways (`torch._sparse_semi_structured_tile`).
+    """Prune 4x4 tiles to at most two elements in each row and column, and pack the matrix both ways (`torch._sparse_semi_structured_tile`).
 
     Args:
         input: A matrix of float16 or bfloat16 with rows of contiguous elements, whose sizes are
@@ -518,7 +518,7 @@ def _sparse_semi_structured_tile(
 def _sparse_semi_structured_apply(
     input: Tensor = REQUIRED, thread_masks: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """A matrix of which the places are kept that `tt._sparse_semi_structured_tile` chose, packed both ways (`torch._sparse_semi_structured_apply`).
+    """Apply the sparsity pattern of `tt._sparse_semi_structured_tile` to a matrix, and pack it both ways (`torch._sparse_semi_structured_apply`).
 
     Args:
         input: A matrix of float16 or bfloat16, of shape (M, K).
@@ -556,7 +556,7 @@ def _sparse_semi_structured_apply(
 def _sparse_semi_structured_apply_dense(
     input: Tensor = REQUIRED, thread_masks: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A matrix that is 0 but at the places that `tt._sparse_semi_structured_tile` chose (`torch._sparse_semi_structured_apply_dense`).
+    """Apply the sparsity pattern of `tt._sparse_semi_structured_tile` to a dense matrix (`torch._sparse_semi_structured_apply_dense`).
 
     Args:
         input: A matrix of float16 or bfloat16, of shape (M, K).

@@ -77,7 +77,7 @@ native_channel_shuffle_plans = native_channel_shuffle_packet.plans
 
 
 def hsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """Views of pieces side by side, along the columns (`torch.hsplit`).
+    """Split a tensor along its columns into views (`torch.hsplit`).
 
     Signatures::
 
@@ -124,7 +124,7 @@ def hsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def vsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """Views of pieces one above the other, along the rows (`torch.vsplit`).
+    """Split a tensor along its rows into views (`torch.vsplit`).
 
     Signatures::
 
@@ -171,7 +171,7 @@ def vsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
 
 
 def dsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """Views of pieces one behind the other, along the third dimension (`torch.dsplit`).
+    """Split a tensor along its third dimension into views (`torch.dsplit`).
 
     Signatures::
 
@@ -227,7 +227,7 @@ def unsafe_chunk(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """The pieces that `chunk` gives, without its check of in-place writes (`torch.unsafe_chunk`).
+    """Split a tensor into chunks like `chunk`, without its check of in-place writes (`torch.unsafe_chunk`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -279,7 +279,7 @@ def unsafe_split(
     split_size_or_sections: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`).
+    """Split a tensor into chunks of one length like `split`, without its check of in-place writes (`torch.unsafe_split`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -347,7 +347,7 @@ def unsafe_split_with_sizes(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """The pieces that `split_with_sizes` gives, without its check of in-place writes (`torch.unsafe_split_with_sizes`).
+    """Split a tensor like `split_with_sizes`, without its check of in-place writes (`torch.unsafe_split_with_sizes`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -394,7 +394,9 @@ def unsafe_split_with_sizes(
 
 
 def atleast_1d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-    """atleast_1d(Tensor self) -> Tensor
+    """Call the overload that the arguments match.
+
+    atleast_1d(Tensor self) -> Tensor
     atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]
     """
     if not kwargs and not modes:
@@ -414,7 +416,9 @@ def atleast_1d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 
 
 def atleast_2d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-    """atleast_2d(Tensor self) -> Tensor
+    """Call the overload that the arguments match.
+
+    atleast_2d(Tensor self) -> Tensor
     atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]
     """
     if not kwargs and not modes:
@@ -434,7 +438,9 @@ def atleast_2d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 
 
 def atleast_3d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-    """atleast_3d(Tensor self) -> Tensor
+    """Call the overload that the arguments match.
+
+    atleast_3d(Tensor self) -> Tensor
     atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]
     """
     if not kwargs and not modes:
@@ -454,7 +460,7 @@ def atleast_3d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 
 
 def broadcast_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """broadcast_tensors(Tensor[] tensors) -> Tensor[]"""
+    """Call ``broadcast_tensors(Tensor[] tensors) -> Tensor[]``."""
     if modes:
         return broadcast_tensors_packet.call_parameters(tensors)
     try:
@@ -467,7 +473,7 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def meshgrid(tensors: Sequence[Tensor], beyond: Any = None, indexing: str = REQUIRED) -> Sequence[Tensor]:
-    """meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]"""
+    """Call ``meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]``."""
     if modes or beyond is not None:
         if beyond is not None:
             return meshgrid_packet.call_named(FUNCTION, beyond, {}, tensors, indexing)
@@ -482,7 +488,7 @@ def meshgrid(tensors: Sequence[Tensor], beyond: Any = None, indexing: str = REQU
 
 
 def linalg_diagonal(A: Tensor, beyond: Any = None, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """A view of the diagonals of a batch of matrices (`torch.linalg.diagonal`).
+    """Return a view of the diagonals of a batch of matrices (`torch.linalg.diagonal`).
 
     Args:
         A: A tensor of shape (..., m, n), where the matrices are in the last two dimensions by default.
@@ -530,7 +536,7 @@ def diag(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A matrix with a vector on a diagonal, or a copy of a matrix's diagonal (`torch.diag`).
+    """Create a matrix with a vector on a diagonal, or copy the diagonal of a matrix (`torch.diag`).
 
     Args:
         input: A vector or a matrix. The method's `self`.
@@ -582,7 +588,7 @@ def diag(
 def diagflat(
     input: Tensor = REQUIRED, offset: int = 0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A square matrix with all elements on a diagonal, in row-major order, and zeros elsewhere (`torch.diagflat`).
+    """Create a square matrix with the flattened elements on a diagonal and zeros elsewhere (`torch.diagflat`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -624,7 +630,7 @@ def diag_embed(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`).
+    """Create matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`).
 
     Args:
         input: A tensor of shape (..., n), of at least one dimension. The method's `self`.
@@ -675,7 +681,7 @@ def diag_embed(
 
 
 def block_diag(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """block_diag(Tensor[] tensors) -> Tensor"""
+    """Call ``block_diag(Tensor[] tensors) -> Tensor``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return block_diag_packet.call_named(FUNCTION, beyond, {}, tensors, out=out)
@@ -703,7 +709,7 @@ def block_diag(tensors: Sequence[Tensor], beyond: Any = None, out: Tensor | None
 
 
 def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
-    """cartesian_prod(Tensor[] tensors) -> Tensor"""
+    """Call ``cartesian_prod(Tensor[] tensors) -> Tensor``."""
     if modes:
         return cartesian_prod_packet.call_parameters(tensors)
     try:
@@ -723,7 +729,7 @@ def combinations(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """All combinations of a vector's elements, a row for each, in the order of their positions (`torch.combinations`).
+    """Return all combinations of a vector's elements, one row for each combination (`torch.combinations`).
 
     Args:
         input: A vector of n elements.
@@ -777,7 +783,7 @@ def narrow_copy(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A copy of a range of indices along a dimension (`torch.narrow_copy`).
+    """Copy a range of indices along a dimension (`torch.narrow_copy`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -836,7 +842,7 @@ def narrow_copy(
 def pixel_shuffle(
     input: Tensor = REQUIRED, upscale_factor: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """Channels spread over squares of pixels, as sub-pixel convolution does (`torch.nn.functional.pixel_shuffle`).
+    """Rearrange channels into blocks of pixels, as sub-pixel convolution does (`torch.nn.functional.pixel_shuffle`).
 
     Args:
         input: A tensor of shape (..., C * r * r, H, W), where r is `upscale_factor`.
@@ -883,7 +889,7 @@ def pixel_shuffle(
 def pixel_unshuffle(
     input: Tensor = REQUIRED, downscale_factor: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """Squares of pixels gathered into channels; the reverse of `pixel_shuffle` (`torch.nn.functional.pixel_unshuffle`).
+    """Rearrange blocks of pixels into channels, the inverse of `pixel_shuffle` (`torch.nn.functional.pixel_unshuffle`).
 
     Args:
         input: A tensor of shape (..., C, H * r, W * r), where r is `downscale_factor`.
@@ -923,7 +929,7 @@ def pixel_unshuffle(
 def channel_shuffle(
     input: Tensor = REQUIRED, groups: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """Channels in an order in which those of different groups take turns (`torch.nn.functional.channel_shuffle`).
+    """Rearrange channels so that the channels of different groups alternate (`torch.nn.functional.channel_shuffle`).
 
     Args:
         input: A tensor of shape (N, C, ...), of at least three dimensions.
@@ -965,7 +971,7 @@ def channel_shuffle(
 def native_channel_shuffle(
     input: Tensor = REQUIRED, groups: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """`nn.functional.channel_shuffle` by the name of the form that PyTorch has for one processor (`torch.native_channel_shuffle`).
+    """Rearrange channels so that groups alternate, PyTorch's CPU form of `channel_shuffle` (`torch.native_channel_shuffle`).
 
     Args:
         input: A tensor of shape (N, C, ...), of at least three dimensions.

@@ -48,7 +48,7 @@ def softmax(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Exponentials along one dimension, divided by their sum (`torch.softmax`).
+    """Apply softmax along a dimension (`torch.softmax`).
 
         exp(x_i) / sum_j exp(x_j)
 
@@ -121,7 +121,7 @@ def _softmax(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Call ``_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -158,7 +158,7 @@ def _softmax_backward_data(
     out: Tensor | None = None,
     axis: Any = None,
 ) -> Tensor:
-    """_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    """Call ``_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor``."""
     if modes or out is not None or beyond is not None or axis is not None:
         if beyond is not None or axis is not None:
             return _softmax_backward_data_packet.call_named(
@@ -191,7 +191,7 @@ def log_softmax(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The logarithm of softmax along one dimension (`torch.log_softmax`).
+    """Compute the logarithm of softmax along a dimension (`torch.log_softmax`).
 
         x_i - log(sum_j exp(x_j))
 
@@ -263,7 +263,7 @@ def _log_softmax(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    """Call ``_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -300,7 +300,7 @@ def _log_softmax_backward_data(
     out: Tensor | None = None,
     axis: Any = None,
 ) -> Tensor:
-    """_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    """Call ``_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor``."""
     if modes or out is not None or beyond is not None or axis is not None:
         if beyond is not None or axis is not None:
             return _log_softmax_backward_data_packet.call_named(

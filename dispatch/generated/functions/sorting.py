@@ -38,7 +38,7 @@ nanmedian_plans, nanmedian_outs = nanmedian_packet.plans, nanmedian_packet.outs
 
 
 def sort(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """The elements along a dimension in order, and the indices from which they come (`torch.sort`).
+    """Sort the elements along a dimension, and return their original indices (`torch.sort`).
 
     Signatures::
 
@@ -96,7 +96,7 @@ def sort(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 
 
 def argsort(*args: Any, **kwargs: Any) -> Tensor:
-    """The indices that put the elements along a dimension in order (`torch.argsort`).
+    """Return the indices that sort the elements along a dimension (`torch.argsort`).
 
     Signatures::
 
@@ -157,7 +157,7 @@ def msort(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The elements along the first dimension in ascending order (`torch.msort`).
+    """Sort the elements along the first dimension in ascending order (`torch.msort`).
 
     Args:
         input: A tensor of any shape and of a dtype that has an order. The method's `self`.
@@ -210,7 +210,7 @@ def topk(
     x1: Any = None,
     axis: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`).
+    """Return the k largest, or smallest, elements along a dimension, and their indices (`torch.topk`).
 
     Args:
         input: A tensor of any shape and of a dtype that has an order, but for bools. The method's
@@ -293,7 +293,7 @@ def kthvalue(
     axis: Any = None,
     keepdims: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The k-th smallest element along a dimension, and its index (`torch.kthvalue`).
+    """Return the k-th smallest element along a dimension, and its index (`torch.kthvalue`).
 
     Args:
         input: A real tensor of any shape. The method's `self`.
@@ -382,7 +382,7 @@ def median(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`).
+    """Return the median of all elements or along a dimension, the lower of two middle elements (`torch.median`).
 
     Signatures::
 
@@ -478,7 +478,7 @@ def nanmedian(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`).
+    """Return the median while ignoring NaN, of all elements or along a dimension (`torch.nanmedian`).
 
     Signatures::
 

@@ -96,7 +96,7 @@ def _sparse_compressed_tensor_unsafe(
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Call ``_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_compressed_tensor_unsafe_packet.call_named(
@@ -147,7 +147,7 @@ def _sparse_csr_tensor_unsafe(
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """_sparse_csr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Call ``_sparse_csr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_csr_tensor_unsafe_packet.call_named(
@@ -194,7 +194,7 @@ def _validate_sparse_csr_tensor_args(
     size: Sequence[int],
     check_pinning: bool | None = None,
 ) -> None:
-    """_validate_sparse_csr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+    """Call ``_validate_sparse_csr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()``."""
     if modes:
         return _validate_sparse_csr_tensor_args_packet.call_parameters(
             crow_indices, col_indices, values, size, check_pinning
@@ -231,7 +231,7 @@ def _sparse_csc_tensor_unsafe(
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """_sparse_csc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Call ``_sparse_csc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_csc_tensor_unsafe_packet.call_named(
@@ -278,7 +278,7 @@ def _validate_sparse_csc_tensor_args(
     size: Sequence[int],
     check_pinning: bool | None = None,
 ) -> None:
-    """_validate_sparse_csc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+    """Call ``_validate_sparse_csc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()``."""
     if modes:
         return _validate_sparse_csc_tensor_args_packet.call_parameters(
             ccol_indices, row_indices, values, size, check_pinning
@@ -315,7 +315,7 @@ def _sparse_bsr_tensor_unsafe(
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """_sparse_bsr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Call ``_sparse_bsr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_bsr_tensor_unsafe_packet.call_named(
@@ -362,7 +362,7 @@ def _validate_sparse_bsr_tensor_args(
     size: Sequence[int],
     check_pinning: bool | None = None,
 ) -> None:
-    """_validate_sparse_bsr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+    """Call ``_validate_sparse_bsr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()``."""
     if modes:
         return _validate_sparse_bsr_tensor_args_packet.call_parameters(
             crow_indices, col_indices, values, size, check_pinning
@@ -399,7 +399,7 @@ def _sparse_bsc_tensor_unsafe(
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """_sparse_bsc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Call ``_sparse_bsc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_bsc_tensor_unsafe_packet.call_named(
@@ -446,7 +446,7 @@ def _validate_sparse_bsc_tensor_args(
     size: Sequence[int],
     check_pinning: bool | None = None,
 ) -> None:
-    """_validate_sparse_bsc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
+    """Call ``_validate_sparse_bsc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()``."""
     if modes:
         return _validate_sparse_bsc_tensor_args_packet.call_parameters(
             ccol_indices, row_indices, values, size, check_pinning
@@ -480,7 +480,7 @@ def _validate_sparse_compressed_tensor_args(
     layout: layout,
     check_pinning: bool | None = None,
 ) -> None:
-    """_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, Layout layout, bool? check_pinning=None) -> ()"""
+    """Call ``_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, Layout layout, bool? check_pinning=None) -> ()``."""
     if modes:
         return _validate_sparse_compressed_tensor_args_packet.call_parameters(
             compressed_indices, plain_indices, values, size, layout, check_pinning
@@ -509,7 +509,7 @@ def _validate_sparse_compressed_tensor_args(
 def _to_sparse_csr(
     input: Tensor = REQUIRED, dense_dim: int | None = None, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor"""
+    """Call ``_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _to_sparse_csr_packet.call_named(
@@ -526,7 +526,7 @@ def _to_sparse_csr(
 def _to_sparse_csc(
     input: Tensor = REQUIRED, dense_dim: int | None = None, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor"""
+    """Call ``_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _to_sparse_csc_packet.call_named(
@@ -548,7 +548,7 @@ def _to_sparse_bsr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
+    """Call ``_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _to_sparse_bsr_packet.call_named(
@@ -576,7 +576,7 @@ def _to_sparse_bsc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
+    """Call ``_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _to_sparse_bsc_packet.call_named(
@@ -603,7 +603,7 @@ def _convert_indices_from_csr_to_coo(
     out_int32: bool = False,
     transpose: bool = False,
 ) -> Tensor:
-    """_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor"""
+    """Call ``_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _convert_indices_from_csr_to_coo_packet.call_named(
@@ -630,7 +630,7 @@ def _convert_indices_from_coo_to_csr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor"""
+    """Call ``_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor``."""
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _convert_indices_from_coo_to_csr_packet.call_named(
@@ -657,7 +657,7 @@ def _sparse_csr_sum(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """_sparse_csr_sum.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Call ``_sparse_csr_sum.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
     if (
         modes
         or out is not None
@@ -719,7 +719,7 @@ def _sparse_csr_prod(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """_sparse_csr_prod.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    """Call ``_sparse_csr_prod.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor``."""
     if (
         modes
         or out is not None

@@ -87,7 +87,7 @@ def _sparse_coo_tensor_unsafe(
     pin_memory: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Tensor:
-    """_sparse_coo_tensor_unsafe(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
+    """Call ``_sparse_coo_tensor_unsafe(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_coo_tensor_unsafe_packet.call_named(
@@ -124,7 +124,7 @@ def _validate_sparse_coo_tensor_args(
     is_coalesced: bool | None = None,
     check_pinning: bool | None = None,
 ) -> None:
-    """_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, SymInt[] size, bool? is_coalesced=None, bool? check_pinning=None) -> ()"""
+    """Call ``_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, SymInt[] size, bool? is_coalesced=None, bool? check_pinning=None) -> ()``."""
     if modes:
         return _validate_sparse_coo_tensor_args_packet.call_parameters(
             indices, values, size, is_coalesced, check_pinning
@@ -160,7 +160,7 @@ def _sparse_coo_tensor_with_dims(
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """_sparse_coo_tensor_with_dims(int sparse_dim, int dense_dim, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """Call ``_sparse_coo_tensor_with_dims(int sparse_dim, int dense_dim, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_coo_tensor_with_dims_packet.call_named(
@@ -203,7 +203,7 @@ def _sparse_coo_tensor_with_dims_and_tensors(
     pin_memory: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Tensor:
-    """_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
+    """Call ``_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sparse_coo_tensor_with_dims_and_tensors_packet.call_named(
@@ -263,7 +263,7 @@ def _sparse_coo_tensor_with_dims_and_tensors(
 
 
 def _coalesce(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """_coalesce(Tensor self) -> Tensor"""
+    """Call ``_coalesce(Tensor self) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _coalesce_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
@@ -283,7 +283,7 @@ def _to_dense(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"""
+    """Call ``_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _to_dense_packet.call_named(
@@ -305,7 +305,7 @@ def to_dense_backward(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor"""
+    """Call ``to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return to_dense_backward_packet.call_named(
@@ -330,7 +330,9 @@ def _to_sparse(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor
+    """Call the overload that the arguments match.
+
+    _to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor
     _to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
@@ -395,7 +397,7 @@ def resize_as_sparse_(
 def _spdiags(
     diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: layout | None = None
 ) -> Tensor:
-    """_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor"""
+    """Call ``_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor``."""
     if modes:
         return _spdiags_packet.call_parameters(diagonals, offsets, shape, layout)
     try:
@@ -414,7 +416,7 @@ def _spdiags(
 def embedding_sparse_backward(
     grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
-    """The gradient of an embedding's table as a sparse tensor of the rows that were looked up (`torch.embedding_sparse_backward`).
+    """Compute the gradient of an embedding table as a sparse tensor of the rows that were looked up (`torch.embedding_sparse_backward`).
 
     Args:
         grad: The gradient of the rows, of shape (*indices.shape, embedding_dim).
@@ -457,7 +459,7 @@ def embedding_sparse_backward(
 def _gather_sparse_backward(
     grad: Tensor, input_sizes: Sequence[int], dim: int = REQUIRED, index: Tensor = REQUIRED, axis: Any = None
 ) -> Tensor:
-    """_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor"""
+    """Call ``_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor``."""
     if modes or axis is not None:
         if axis is not None:
             return _gather_sparse_backward_packet.call_named(

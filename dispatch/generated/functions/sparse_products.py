@@ -49,7 +49,7 @@ sspaddmm_plans, sspaddmm_scaled, sspaddmm_outs = sspaddmm_packet.plans, sspaddmm
 
 
 def _csr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
-    """_csr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor"""
+    """Call ``_csr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor``."""
     if modes:
         return _csr_mm_packet.call_parameters(crow_indices, col_indices, values, dense)
     try:
@@ -60,7 +60,7 @@ def _csr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Te
 
 
 def _bsr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
-    """_bsr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor"""
+    """Call ``_bsr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor``."""
     if modes:
         return _bsr_mm_packet.call_parameters(crow_indices, col_indices, values, dense)
     try:
@@ -71,7 +71,7 @@ def _bsr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Te
 
 
 def _sampled_mm(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """_sampled_mm(Tensor rows, Tensor columns, Tensor left, Tensor right) -> Tensor"""
+    """Call ``_sampled_mm(Tensor rows, Tensor columns, Tensor left, Tensor right) -> Tensor``."""
     if modes:
         return _sampled_mm_packet.call_parameters(rows, columns, left, right)
     try:
@@ -82,7 +82,9 @@ def _sampled_mm(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> T
 
 
 def _sparse_mm(sparse: Tensor, dense: Tensor, reduce: str = NOT_GIVEN) -> Tensor:
-    """_sparse_mm(Tensor sparse, Tensor dense) -> Tensor
+    """Call the overload that the arguments match.
+
+    _sparse_mm(Tensor sparse, Tensor dense) -> Tensor
     _sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor
     """
     if modes:
@@ -103,7 +105,7 @@ def _sparse_mm_reduce_impl(
     x1: Any = None,
     x2: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)"""
+    """Call ``_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
             return _sparse_mm_reduce_impl_packet.call_named(
@@ -128,7 +130,7 @@ def _sparse_mm_reduce_impl_backward(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_sparse_mm_reduce_impl_backward(Tensor self, Tensor grad_out, Tensor weight, str reduce, Tensor arg_out, bool[2] output_mask) -> (Tensor, Tensor)"""
+    """Call ``_sparse_mm_reduce_impl_backward(Tensor self, Tensor grad_out, Tensor weight, str reduce, Tensor arg_out, bool[2] output_mask) -> (Tensor, Tensor)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _sparse_mm_reduce_impl_backward_packet.call_named(
@@ -178,7 +180,7 @@ def _sparse_addmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    """Call ``_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor``."""
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return _sparse_addmm_packet.call_named(
@@ -217,7 +219,7 @@ def _sparse_addmm(
 
 
 def hspmm(mat1: Tensor, mat2: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """The product of a sparse matrix of coordinates with a dense one, as a sparse tensor of dense rows (`torch.hspmm`).
+    """Multiply a sparse COO matrix by a dense matrix, giving a hybrid sparse tensor (`torch.hspmm`).
 
     Args:
         mat1: A matrix of layout `tt.sparse_coo`, of shape (n, k).
@@ -264,7 +266,7 @@ def hspmm(mat1: Tensor, mat2: Tensor, beyond: Any = None, out: Tensor | None = N
 def smm(
     input: Tensor = REQUIRED, mat2: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """The product of a sparse matrix of coordinates with a dense one, as a sparse matrix (`torch.smm`).
+    """Multiply a sparse COO matrix by a dense matrix, giving a sparse matrix (`torch.smm`).
 
     Args:
         input: A matrix of layout `tt.sparse_coo`, of shape (n, k). The method's `self`.
@@ -312,7 +314,7 @@ def sspaddmm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A sparse matrix plus the product of another one with a dense matrix, as a sparse matrix (`torch.sspaddmm`).
+    """Add the product of a sparse and a dense matrix to a sparse matrix, giving a sparse matrix (`torch.sspaddmm`).
 
         beta * input + alpha * (mat1 @ mat2)
 

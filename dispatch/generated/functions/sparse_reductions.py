@@ -51,7 +51,9 @@ def _sparse_sum(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_sparse_sum(Tensor self) -> Tensor
+    """Call the overload that the arguments match.
+
+    _sparse_sum(Tensor self) -> Tensor
     _sparse_sum.dtype(Tensor self, *, ScalarType dtype) -> Tensor
     _sparse_sum.dim(Tensor self, int[1] dim) -> Tensor
     _sparse_sum.dim_dtype(Tensor self, int[1] dim, *, ScalarType dtype) -> Tensor
@@ -84,7 +86,7 @@ def _sparse_sum_backward(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """_sparse_sum_backward(Tensor grad, Tensor self, int[] dim) -> Tensor"""
+    """Call ``_sparse_sum_backward(Tensor grad, Tensor self, int[] dim) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
             return _sparse_sum_backward_packet.call_named(
@@ -105,7 +107,9 @@ def _sparse_sum_backward(
 
 
 def _sparse_softmax(*args: Any, **kwargs: Any) -> Tensor:
-    """_sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+    """Call the overload that the arguments match.
+
+    _sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
     _sparse_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
     """
     if not kwargs and not modes:
@@ -134,7 +138,7 @@ def _sparse_softmax_backward_data(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_sparse_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor"""
+    """Call ``_sparse_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor``."""
     if modes or axis is not None or x is not None or a is not None or x1 is not None:
         if axis is not None or x is not None or a is not None or x1 is not None:
             return _sparse_softmax_backward_data_packet.call_named(
@@ -149,7 +153,9 @@ def _sparse_softmax_backward_data(
 
 
 def _sparse_log_softmax(*args: Any, **kwargs: Any) -> Tensor:
-    """_sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+    """Call the overload that the arguments match.
+
+    _sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
     _sparse_log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
     """
     if not kwargs and not modes:
@@ -178,7 +184,7 @@ def _sparse_log_softmax_backward_data(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_sparse_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor"""
+    """Call ``_sparse_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor``."""
     if modes or axis is not None or x is not None or a is not None or x1 is not None:
         if axis is not None or x is not None or a is not None or x1 is not None:
             return _sparse_log_softmax_backward_data_packet.call_named(
@@ -195,7 +201,7 @@ def _sparse_log_softmax_backward_data(
 def _sparse_broadcast_to(
     input: Tensor = REQUIRED, size: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_sparse_broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    """Call ``_sparse_broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _sparse_broadcast_to_packet.call_named(

@@ -193,7 +193,7 @@ def lgamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
+    """Compute the natural logarithm of the absolute value of the gamma function (`torch.lgamma`).
 
         log(abs(gamma(x)))
 
@@ -267,7 +267,7 @@ def digamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Logarithmic derivative of the gamma function (`torch.digamma`).
+    """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.digamma`).
 
         d/dx log(gamma(x))
 
@@ -341,7 +341,7 @@ def polygamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Derivative of order `n` of the digamma function (`torch.polygamma`).
+    """Compute the `n`-th derivative of the digamma function (`torch.polygamma`).
 
         (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
 
@@ -400,7 +400,7 @@ def mvlgamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Natural logarithm of the multivariate gamma function (`torch.mvlgamma`).
+    """Compute the natural logarithm of the multivariate gamma function (`torch.mvlgamma`).
 
         p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
 
@@ -479,7 +479,7 @@ def igamma(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Regularised lower incomplete gamma function (`torch.igamma`).
+    """Compute the regularized lower incomplete gamma function (`torch.igamma`).
 
         1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
 
@@ -575,7 +575,7 @@ def igammac(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Regularised upper incomplete gamma function (`torch.igammac`).
+    """Compute the regularized upper incomplete gamma function (`torch.igammac`).
 
         1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
 
@@ -672,7 +672,7 @@ def special_zeta(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Hurwitz zeta function (`torch.special.zeta`).
+    """Compute the Hurwitz zeta function (`torch.special.zeta`).
 
         sum_(k = 0..inf) 1 / (k + q)^s, with s of `input` and q of `other`
 
@@ -752,7 +752,7 @@ def erfinv(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Inverse of the error function (`torch.erfinv`).
+    """Compute the inverse of the error function (`torch.erfinv`).
 
         the y with erf(y) = x
 
@@ -822,7 +822,7 @@ def special_erfcx(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Scaled complementary error function (`torch.special.erfcx`).
+    """Compute the scaled complementary error function (`torch.special.erfcx`).
 
         exp(x^2) * erfc(x)
 
@@ -877,7 +877,7 @@ def special_ndtr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Cumulative distribution function of the standard normal distribution (`torch.special.ndtr`).
+    """Compute the cumulative distribution function of the standard normal distribution (`torch.special.ndtr`).
 
         (1 + erf(x / sqrt(2))) / 2
 
@@ -928,7 +928,7 @@ def special_ndtri(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Quantile function of the standard normal distribution, the inverse of `tt.special.ndtr` (`torch.special.ndtri`).
+    """Compute the quantile function of the standard normal distribution, the inverse of `tt.special.ndtr` (`torch.special.ndtri`).
 
         sqrt(2) * erfinv(2 x - 1)
 
@@ -980,7 +980,7 @@ def special_log_ndtr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Natural logarithm of the cumulative distribution function of the standard normal distribution (`torch.special.log_ndtr`).
+    """Compute the logarithm of the cumulative distribution function of the standard normal distribution (`torch.special.log_ndtr`).
 
         log(ndtr(x))
 
@@ -1035,7 +1035,7 @@ def special_entr(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Elementwise entropy (`torch.special.entr`).
+    """Compute the elementwise entropy, -x * log(x) (`torch.special.entr`).
 
         -x * log(x)
 
@@ -1088,7 +1088,7 @@ def special_xlog1py(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """A factor times the logarithm of 1 plus another number, with 0 for the factor 0 (`torch.special.xlog1py`).
+    """Compute one tensor times the logarithm of 1 plus another one, with 0 for the factor 0 (`torch.special.xlog1py`).
 
         x * log1p(y), but nan where y is nan, and else 0 where x is 0
 
@@ -1167,7 +1167,7 @@ def i0(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the first kind of order 0 (`torch.i0`).
+    """Compute the modified Bessel function of the first kind of order 0 (`torch.i0`).
 
         sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
 
@@ -1241,7 +1241,7 @@ def special_i0e(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Exponentially scaled modified Bessel function of the first kind of order 0 (`torch.special.i0e`).
+    """Compute the exponentially scaled modified Bessel function of the first kind of order 0 (`torch.special.i0e`).
 
         exp(-abs(x)) * i0(x)
 
@@ -1290,7 +1290,7 @@ def special_i1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the first kind of order 1 (`torch.special.i1`).
+    """Compute the modified Bessel function of the first kind of order 1 (`torch.special.i1`).
 
         x / 2 * sum_(k = 0..inf) (x^2 / 4)^k / (k! (k + 1)!)
 
@@ -1342,7 +1342,7 @@ def special_i1e(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Exponentially scaled modified Bessel function of the first kind of order 1 (`torch.special.i1e`).
+    """Compute the exponentially scaled modified Bessel function of the first kind of order 1 (`torch.special.i1e`).
 
         exp(-abs(x)) * i1(x)
 
@@ -1391,7 +1391,7 @@ def special_bessel_j0(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Bessel function of the first kind of order 0 (`torch.special.bessel_j0`).
+    """Compute the Bessel function of the first kind of order 0 (`torch.special.bessel_j0`).
 
         1 / pi * integral of cos(x sin(t)) dt from 0 to pi
 
@@ -1446,7 +1446,7 @@ def special_bessel_j1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Bessel function of the first kind of order 1 (`torch.special.bessel_j1`).
+    """Compute the Bessel function of the first kind of order 1 (`torch.special.bessel_j1`).
 
         1 / pi * integral of cos(t - x sin(t)) dt from 0 to pi
 
@@ -1501,7 +1501,7 @@ def special_bessel_y0(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Bessel function of the second kind of order 0 (`torch.special.bessel_y0`).
+    """Compute the Bessel function of the second kind of order 0 (`torch.special.bessel_y0`).
 
         the limit of (J_v(x) cos(v pi) - J_-v(x)) / sin(v pi) for v to 0
 
@@ -1557,7 +1557,7 @@ def special_bessel_y1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Bessel function of the second kind of order 1 (`torch.special.bessel_y1`).
+    """Compute the Bessel function of the second kind of order 1 (`torch.special.bessel_y1`).
 
         the limit of (J_v(x) cos(v pi) - J_-v(x)) / sin(v pi) for v to 1
 
@@ -1613,7 +1613,7 @@ def special_modified_bessel_i0(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the first kind of order 0 (`torch.special.modified_bessel_i0`).
+    """Compute the modified Bessel function of the first kind of order 0 (`torch.special.modified_bessel_i0`).
 
         sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
 
@@ -1669,7 +1669,7 @@ def special_modified_bessel_i1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the first kind of order 1 (`torch.special.modified_bessel_i1`).
+    """Compute the modified Bessel function of the first kind of order 1 (`torch.special.modified_bessel_i1`).
 
         x / 2 * sum_(k = 0..inf) (x^2 / 4)^k / (k! (k + 1)!)
 
@@ -1725,7 +1725,7 @@ def special_modified_bessel_k0(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the second kind of order 0 (`torch.special.modified_bessel_k0`).
+    """Compute the modified Bessel function of the second kind of order 0 (`torch.special.modified_bessel_k0`).
 
         integral of exp(-x cosh(t)) dt from 0 to infinity
 
@@ -1781,7 +1781,7 @@ def special_modified_bessel_k1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the second kind of order 1 (`torch.special.modified_bessel_k1`).
+    """Compute the modified Bessel function of the second kind of order 1 (`torch.special.modified_bessel_k1`).
 
         integral of exp(-x cosh(t)) cosh(t) dt from 0 to infinity
 
@@ -1830,7 +1830,7 @@ def special_modified_bessel_k1(
 
 
 def special_scaled_modified_bessel_k0(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Exponentially scaled modified Bessel function of the second kind of order 0 (`torch.special.scaled_modified_bessel_k0`).
+    """Compute the exponentially scaled modified Bessel function of the second kind of order 0 (`torch.special.scaled_modified_bessel_k0`).
 
         exp(x) * K_0(x)
 
@@ -1877,7 +1877,7 @@ def special_scaled_modified_bessel_k0(x: Tensor, beyond: Any = None, out: Tensor
 
 
 def special_scaled_modified_bessel_k1(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Exponentially scaled modified Bessel function of the second kind of order 1 (`torch.special.scaled_modified_bessel_k1`).
+    """Compute the exponentially scaled modified Bessel function of the second kind of order 1 (`torch.special.scaled_modified_bessel_k1`).
 
         exp(x) * K_1(x)
 
@@ -1924,7 +1924,7 @@ def special_scaled_modified_bessel_k1(x: Tensor, beyond: Any = None, out: Tensor
 
 
 def special_spherical_bessel_j0(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Spherical Bessel function of the first kind of order 0 (`torch.special.spherical_bessel_j0`).
+    """Compute the spherical Bessel function of the first kind of order 0 (`torch.special.spherical_bessel_j0`).
 
         sin(x) / x
 
@@ -1970,7 +1970,7 @@ def special_spherical_bessel_j0(x: Tensor, beyond: Any = None, out: Tensor | Non
 
 
 def special_airy_ai(x: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tensor:
-    """Airy function Ai (`torch.special.airy_ai`).
+    """Compute the Airy function Ai (`torch.special.airy_ai`).
 
         1 / pi * integral of cos(t^3 / 3 + x t) dt from 0 to infinity
 
@@ -2018,7 +2018,7 @@ def special_airy_ai(x: Tensor, beyond: Any = None, out: Tensor | None = None) ->
 def special_chebyshev_polynomial_t(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the first kind (`torch.special.chebyshev_polynomial_t`).
+    """Compute the Chebyshev polynomial of the first kind (`torch.special.chebyshev_polynomial_t`).
 
         T_0 = 1, T_1 = x, T_(n + 1) = 2 x T_n - T_(n - 1)
 
@@ -2069,7 +2069,7 @@ def special_chebyshev_polynomial_t(
 def special_chebyshev_polynomial_u(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the second kind (`torch.special.chebyshev_polynomial_u`).
+    """Compute the Chebyshev polynomial of the second kind (`torch.special.chebyshev_polynomial_u`).
 
         U_0 = 1, U_1 = 2 x, U_(n + 1) = 2 x U_n - U_(n - 1)
 
@@ -2120,7 +2120,7 @@ def special_chebyshev_polynomial_u(
 def special_chebyshev_polynomial_v(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the third kind (`torch.special.chebyshev_polynomial_v`).
+    """Compute the Chebyshev polynomial of the third kind (`torch.special.chebyshev_polynomial_v`).
 
         V_0 = 1, V_1 = 2 x - 1, V_(n + 1) = 2 x V_n - V_(n - 1)
 
@@ -2171,7 +2171,7 @@ def special_chebyshev_polynomial_v(
 def special_chebyshev_polynomial_w(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the fourth kind (`torch.special.chebyshev_polynomial_w`).
+    """Compute the Chebyshev polynomial of the fourth kind (`torch.special.chebyshev_polynomial_w`).
 
         W_0 = 1, W_1 = 2 x + 1, W_(n + 1) = 2 x W_n - W_(n - 1)
 
@@ -2222,7 +2222,7 @@ def special_chebyshev_polynomial_w(
 def special_shifted_chebyshev_polynomial_t(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the first kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_t`).
+    """Compute the Chebyshev polynomial of the first kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_t`).
 
         T_n(2 x - 1), as `tt.special.chebyshev_polynomial_t`
 
@@ -2275,7 +2275,7 @@ def special_shifted_chebyshev_polynomial_t(
 def special_shifted_chebyshev_polynomial_u(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the second kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_u`).
+    """Compute the Chebyshev polynomial of the second kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_u`).
 
         U_n(2 x - 1), as `tt.special.chebyshev_polynomial_u`
 
@@ -2328,7 +2328,7 @@ def special_shifted_chebyshev_polynomial_u(
 def special_shifted_chebyshev_polynomial_v(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the third kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_v`).
+    """Compute the Chebyshev polynomial of the third kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_v`).
 
         V_n(2 x - 1), as `tt.special.chebyshev_polynomial_v`
 
@@ -2381,7 +2381,7 @@ def special_shifted_chebyshev_polynomial_v(
 def special_shifted_chebyshev_polynomial_w(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Chebyshev polynomial of the fourth kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_w`).
+    """Compute the Chebyshev polynomial of the fourth kind, shifted to the interval from 0 to 1 (`torch.special.shifted_chebyshev_polynomial_w`).
 
         W_n(2 x - 1), as `tt.special.chebyshev_polynomial_w`
 
@@ -2434,7 +2434,7 @@ def special_shifted_chebyshev_polynomial_w(
 def special_hermite_polynomial_h(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Hermite polynomial, as physicists define it (`torch.special.hermite_polynomial_h`).
+    """Compute the physicists' Hermite polynomial (`torch.special.hermite_polynomial_h`).
 
         H_0 = 1, H_1 = 2 x, H_(n + 1) = 2 x H_n - 2 n H_(n - 1)
 
@@ -2486,7 +2486,7 @@ def special_hermite_polynomial_h(
 def special_hermite_polynomial_he(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Hermite polynomial, as statisticians define it (`torch.special.hermite_polynomial_he`).
+    """Compute the probabilists' Hermite polynomial (`torch.special.hermite_polynomial_he`).
 
         He_0 = 1, He_1 = x, He_(n + 1) = x He_n - n He_(n - 1)
 
@@ -2538,7 +2538,7 @@ def special_hermite_polynomial_he(
 def special_laguerre_polynomial_l(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Laguerre polynomial (`torch.special.laguerre_polynomial_l`).
+    """Compute the Laguerre polynomial (`torch.special.laguerre_polynomial_l`).
 
         L_0 = 1, L_1 = 1 - x, (n + 1) L_(n + 1) = (2 n + 1 - x) L_n - n L_(n - 1)
 
@@ -2590,7 +2590,7 @@ def special_laguerre_polynomial_l(
 def special_legendre_polynomial_p(
     x: Tensor, n: Tensor | Number, beyond: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """Legendre polynomial (`torch.special.legendre_polynomial_p`).
+    """Compute the Legendre polynomial (`torch.special.legendre_polynomial_p`).
 
         P_0 = 1, P_1 = x, (n + 1) P_(n + 1) = (2 n + 1) x P_n - n P_(n - 1)
 
@@ -2647,7 +2647,7 @@ def special_gammaln(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Natural logarithm of the absolute value of the gamma function (`torch.special.gammaln`).
+    """Compute the natural logarithm of the absolute value of the gamma function (`torch.special.gammaln`).
 
     Another name of `tt.lgamma`.
 
@@ -2704,7 +2704,7 @@ def special_psi(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Logarithmic derivative of the gamma function (`torch.special.psi`).
+    """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.special.psi`).
 
     Another name of `tt.digamma`.
 
@@ -2758,7 +2758,7 @@ def special_digamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Logarithmic derivative of the gamma function (`torch.special.digamma`).
+    """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.special.digamma`).
 
     Another name of `tt.digamma`.
 
@@ -2814,7 +2814,7 @@ def special_erf(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The error function of each element; it lies in [-1, 1] (`torch.special.erf`).
+    """Compute the error function of each element (`torch.special.erf`).
 
     Another name of `tt.erf`.
 
@@ -2869,7 +2869,7 @@ def special_erfc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The complementary error function of each element; it lies in [0, 2] (`torch.special.erfc`).
+    """Compute the complementary error function of each element (`torch.special.erfc`).
 
     Another name of `tt.erfc`.
 
@@ -2926,7 +2926,7 @@ def special_erfinv(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Inverse of the error function (`torch.special.erfinv`).
+    """Compute the inverse of the error function (`torch.special.erfinv`).
 
     Another name of `tt.erfinv`.
 
@@ -2979,7 +2979,7 @@ def special_exp2(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Two to the power of each element (`torch.special.exp2`).
+    """Compute 2 to the power of each element (`torch.special.exp2`).
 
     Another name of `tt.exp2`.
 
@@ -3032,7 +3032,7 @@ def special_expm1(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The exponential function minus 1, accurate for elements near zero (`torch.special.expm1`).
+    """Compute the exponential function minus 1, accurate for elements near zero (`torch.special.expm1`).
 
     Another name of `tt.expm1`.
 
@@ -3085,7 +3085,7 @@ def special_expit(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.special.expit`).
+    """Compute the sigmoid (logistic function) of each element (`torch.special.expit`).
 
     Another name of `tt.sigmoid`.
 
@@ -3139,7 +3139,7 @@ def special_log1p(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.special.log1p`).
+    """Compute the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.special.log1p`).
 
     Another name of `tt.log1p`.
 
@@ -3193,7 +3193,7 @@ def special_sinc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The normalised sinc function of each element (`torch.special.sinc`).
+    """Compute the normalized sinc function of each element (`torch.special.sinc`).
 
     Another name of `tt.sinc`.
 
@@ -3246,7 +3246,7 @@ def special_i0(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Modified Bessel function of the first kind of order 0 (`torch.special.i0`).
+    """Compute the modified Bessel function of the first kind of order 0 (`torch.special.i0`).
 
     Another name of `tt.i0`.
 
@@ -3302,7 +3302,7 @@ def special_round(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.special.round`).
+    """Round each element to the nearest integer, or to `decimals` places, with ties to even (`torch.special.round`).
 
     Another name of `tt.round`.
 
@@ -3363,7 +3363,7 @@ def special_logit(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.special.logit`).
+    """Compute the logit, the inverse of the sigmoid (`torch.special.logit`).
 
     Another name of `tt.logit`.
 
@@ -3424,7 +3424,7 @@ def special_xlogy(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.special.xlogy`).
+    """Compute one tensor times the logarithm of another one, where zero times any logarithm is zero (`torch.special.xlogy`).
 
     Another name of `tt.xlogy`.
 
@@ -3506,7 +3506,7 @@ def special_polygamma(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Derivative of order `n` of the digamma function (`torch.special.polygamma`).
+    """Compute the `n`-th derivative of the digamma function (`torch.special.polygamma`).
 
     Another name of `tt.polygamma`.
 
@@ -3566,7 +3566,7 @@ def special_multigammaln(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Natural logarithm of the multivariate gamma function (`torch.special.multigammaln`).
+    """Compute the natural logarithm of the multivariate gamma function (`torch.special.multigammaln`).
 
     Another name of `tt.mvlgamma`.
 
@@ -3627,7 +3627,7 @@ def special_gammainc(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Regularised lower incomplete gamma function (`torch.special.gammainc`).
+    """Compute the regularized lower incomplete gamma function (`torch.special.gammainc`).
 
     Another name of `tt.igamma`.
 
@@ -3696,7 +3696,7 @@ def special_gammaincc(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Regularised upper incomplete gamma function (`torch.special.gammaincc`).
+    """Compute the regularized upper incomplete gamma function (`torch.special.gammaincc`).
 
     Another name of `tt.igammac`.
 
@@ -3765,7 +3765,7 @@ def special_softmax(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """Exponentials along one dimension, divided by their sum (`torch.special.softmax`).
+    """Apply softmax along a dimension (`torch.special.softmax`).
 
     Another name of `tt.softmax`.
 
@@ -3821,7 +3821,7 @@ def special_log_softmax(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """The logarithm of softmax along one dimension (`torch.special.log_softmax`).
+    """Compute the logarithm of softmax along a dimension (`torch.special.log_softmax`).
 
     Another name of `tt.log_softmax`.
 
@@ -3878,7 +3878,7 @@ def special_logsumexp(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The logarithm of the sum of exponentials along given dimensions (`torch.special.logsumexp`).
+    """Compute the logarithm of the sum of exponentials along given dimensions (`torch.special.logsumexp`).
 
     Another name of `tt.logsumexp`.
 

@@ -52,7 +52,7 @@ def nansum(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The sum of all elements that are not nan, or of those along given dimensions (`torch.nansum`).
+    """Sum all elements, or along given dimensions, ignoring NaN (`torch.nansum`).
 
     Args:
         input: A tensor of any shape; nan counts as 0. The method's `self`.
@@ -146,7 +146,7 @@ def nanmean(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The mean of all elements that are not nan, or of those along given dimensions (`torch.nanmean`).
+    """Compute the mean of all elements, or along given dimensions, ignoring NaN (`torch.nanmean`).
 
     Args:
         input: A floating tensor of any shape. The method's `self`.
@@ -240,7 +240,7 @@ def quantile(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """The values below which given shares of the sorted elements lie, overall or along one dimension (`torch.quantile`).
+    """Compute quantiles of all elements, or along a dimension (`torch.quantile`).
 
     Signatures::
 
@@ -357,7 +357,7 @@ def nanquantile(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Quantiles of the elements that are not nan, overall or along one dimension (`torch.nanquantile`).
+    """Compute quantiles of all elements, or along a dimension, ignoring NaN (`torch.nanquantile`).
 
     Signatures::
 
@@ -467,7 +467,7 @@ def histc(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The numbers of elements in bins of equal width (`torch.histc`).
+    """Count the elements in bins of equal width (`torch.histc`).
 
     Args:
         input: A floating tensor of any shape, which is flattened. On CUDA integers are allowed too. The
@@ -541,7 +541,7 @@ def bincount(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """The number of times that each integer occurs (`torch.bincount`).
+    """Count the occurrences of each integer (`torch.bincount`).
 
         result[v] = sum over i with input_i = v of weights_i (or 1)
 

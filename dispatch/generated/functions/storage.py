@@ -41,7 +41,7 @@ def resize_as_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Gives a tensor the shape of another one in place, with more memory if the elements need it (`torch.resize_as_`).
+    """Resize a tensor in place to another tensor's shape, growing its memory if needed (`torch.resize_as_`).
 
     Args:
         input: The tensor to resize. The method's `self`.

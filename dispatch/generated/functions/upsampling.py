@@ -67,7 +67,7 @@ _upsample_bicubic2d_aa_backward_plans = _upsample_bicubic2d_aa_backward_packet.p
 
 
 def upsample_nearest1d(*args: Any, **kwargs: Any) -> Tensor:
-    """Signals brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest1d`).
+    """Resize signals by nearest-neighbor interpolation, rounding positions down (`torch.ops.aten.upsample_nearest1d`).
 
         y[i] = x[floor(i * W / W_out)]
 
@@ -119,7 +119,7 @@ def upsample_nearest1d_backward(
     input_size: int | Sequence[int],
     scales: float | None = None,
 ) -> Tensor:
-    """upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
+    """Call ``upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor``."""
     if modes:
         return upsample_nearest1d_backward_packet.call_parameters(
             grad_output, output_size, input_size, scales
@@ -142,7 +142,7 @@ def upsample_nearest1d_backward(
 
 
 def upsample_nearest2d(*args: Any, **kwargs: Any) -> Tensor:
-    """Images brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest2d`).
+    """Resize images by nearest-neighbor interpolation, rounding positions down (`torch.ops.aten.upsample_nearest2d`).
 
         y[i] = x[floor(i * W / W_out)], likewise in each dimension
 
@@ -198,7 +198,7 @@ def upsample_nearest2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return upsample_nearest2d_backward_packet.call_parameters(
             grad_output, output_size, input_size, scales_h, scales_w
@@ -228,7 +228,7 @@ def upsample_nearest2d_backward(
 
 
 def upsample_nearest3d(*args: Any, **kwargs: Any) -> Tensor:
-    """Volumes brought to another size, each element taken from the nearest one before its place (`torch.ops.aten.upsample_nearest3d`).
+    """Resize volumes by nearest-neighbor interpolation, rounding positions down (`torch.ops.aten.upsample_nearest3d`).
 
         y[i] = x[floor(i * W / W_out)], likewise in each dimension
 
@@ -286,7 +286,7 @@ def upsample_nearest3d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return upsample_nearest3d_backward_packet.call_parameters(
             grad_output, output_size, input_size, scales_d, scales_h, scales_w
@@ -317,7 +317,9 @@ def upsample_nearest3d_backward(
 
 
 def _upsample_nearest_exact1d(*args: Any, **kwargs: Any) -> Tensor:
-    """_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    """Call the overload that the arguments match.
+
+    _upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor
     """
     if modes or "out" in kwargs:
@@ -331,7 +333,7 @@ def _upsample_nearest_exact1d_backward(
     input_size: int | Sequence[int],
     scales: float | None = None,
 ) -> Tensor:
-    """_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
+    """Call ``_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor``."""
     if modes:
         return _upsample_nearest_exact1d_backward_packet.call_parameters(
             grad_output, output_size, input_size, scales
@@ -360,7 +362,9 @@ def _upsample_nearest_exact1d_backward(
 
 
 def _upsample_nearest_exact2d(*args: Any, **kwargs: Any) -> Tensor:
-    """_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    """Call the overload that the arguments match.
+
+    _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
@@ -375,7 +379,7 @@ def _upsample_nearest_exact2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return _upsample_nearest_exact2d_backward_packet.call_parameters(
             grad_output, output_size, input_size, scales_h, scales_w
@@ -405,7 +409,9 @@ def _upsample_nearest_exact2d_backward(
 
 
 def _upsample_nearest_exact3d(*args: Any, **kwargs: Any) -> Tensor:
-    """_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    """Call the overload that the arguments match.
+
+    _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
@@ -421,7 +427,7 @@ def _upsample_nearest_exact3d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return _upsample_nearest_exact3d_backward_packet.call_parameters(
             grad_output, output_size, input_size, scales_d, scales_h, scales_w
@@ -452,7 +458,7 @@ def _upsample_nearest_exact3d_backward(
 
 
 def upsample_linear1d(*args: Any, **kwargs: Any) -> Tensor:
-    """Signals brought to another size by linear interpolation (`torch.ops.aten.upsample_linear1d`).
+    """Resize signals by linear interpolation (`torch.ops.aten.upsample_linear1d`).
 
         x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
 
@@ -510,7 +516,7 @@ def upsample_linear1d_backward(
     align_corners: bool,
     scales: float | None = None,
 ) -> Tensor:
-    """upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor"""
+    """Call ``upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor``."""
     if modes:
         return upsample_linear1d_backward_packet.call_parameters(
             grad_output, output_size, input_size, align_corners, scales
@@ -540,7 +546,7 @@ def upsample_linear1d_backward(
 
 
 def upsample_bilinear2d(*args: Any, **kwargs: Any) -> Tensor:
-    """Images brought to another size by linear interpolation in both dimensions (`torch.ops.aten.upsample_bilinear2d`).
+    """Resize images by bilinear interpolation (`torch.ops.aten.upsample_bilinear2d`).
 
         x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
 
@@ -602,7 +608,7 @@ def upsample_bilinear2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return upsample_bilinear2d_backward_packet.call_parameters(
             grad_output, output_size, input_size, align_corners, scales_h, scales_w
@@ -633,7 +639,7 @@ def upsample_bilinear2d_backward(
 
 
 def upsample_bicubic2d(*args: Any, **kwargs: Any) -> Tensor:
-    """Images brought to another size by cubic interpolation in both dimensions (`torch.ops.aten.upsample_bicubic2d`).
+    """Resize images by bicubic interpolation (`torch.ops.aten.upsample_bicubic2d`).
 
         x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
 
@@ -696,7 +702,7 @@ def upsample_bicubic2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return upsample_bicubic2d_backward_packet.call_parameters(
             grad_output, output_size, input_size, align_corners, scales_h, scales_w
@@ -727,7 +733,7 @@ def upsample_bicubic2d_backward(
 
 
 def upsample_trilinear3d(*args: Any, **kwargs: Any) -> Tensor:
-    """Volumes brought to another size by linear interpolation in all three dimensions (`torch.ops.aten.upsample_trilinear3d`).
+    """Resize volumes by trilinear interpolation (`torch.ops.aten.upsample_trilinear3d`).
 
         x is read at (i + 0.5) * W / W_out - 0.5; with align_corners, at i * (W - 1) / (W_out - 1)
 
@@ -789,7 +795,7 @@ def upsample_trilinear3d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return upsample_trilinear3d_backward_packet.call_parameters(
             grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w
@@ -821,7 +827,9 @@ def upsample_trilinear3d_backward(
 
 
 def _upsample_bilinear2d_aa(*args: Any, **kwargs: Any) -> Tensor:
-    """_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+    """Call the overload that the arguments match.
+
+    _upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
     _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
@@ -837,7 +845,7 @@ def _upsample_bilinear2d_aa_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return _upsample_bilinear2d_aa_backward_packet.call_parameters(
             grad_output, output_size, input_size, align_corners, scales_h, scales_w
@@ -868,7 +876,9 @@ def _upsample_bilinear2d_aa_backward(
 
 
 def _upsample_bicubic2d_aa(*args: Any, **kwargs: Any) -> Tensor:
-    """_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+    """Call the overload that the arguments match.
+
+    _upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
     _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
@@ -884,7 +894,7 @@ def _upsample_bicubic2d_aa_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    """Call ``_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor``."""
     if modes:
         return _upsample_bicubic2d_aa_backward_packet.call_parameters(
             grad_output, output_size, input_size, align_corners, scales_h, scales_w

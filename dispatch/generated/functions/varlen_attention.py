@@ -43,7 +43,7 @@ def _varlen_attn(
     seqused_k: Tensor | None = None,
     block_table: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)"""
+    """Call ``_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _varlen_attn_packet.call_named(
@@ -115,7 +115,7 @@ def _varlen_attn_backward(
     beyond: Any = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_varlen_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    """Call ``_varlen_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cu_seq_q, Tensor cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _varlen_attn_backward_packet.call_named(
@@ -186,7 +186,7 @@ def _sliding_window_attn(
     beyond: Any = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
+    """Call ``_sliding_window_attn(Tensor query, Tensor key, Tensor value, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor output, Tensor logsumexp)``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sliding_window_attn_packet.call_named(
@@ -216,7 +216,7 @@ def _sliding_window_attn_backward(
     beyond: Any = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
+    """Call ``_sliding_window_attn_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, int window_size_left=-1, int window_size_right=-1, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _sliding_window_attn_backward_packet.call_named(

@@ -140,7 +140,7 @@ unsqueeze__plans = unsqueeze__packet.plans
 def _unsafe_view(
     input: Tensor = REQUIRED, size: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
+    """Call ``_unsafe_view(Tensor self, SymInt[] size) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _unsafe_view_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, size)
@@ -167,7 +167,7 @@ def as_strided(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view of `input`'s memory with any sizes and strides (`torch.as_strided`).
+    """Return a view of the memory of `input` with given sizes and strides (`torch.as_strided`).
 
     Args:
         input: A tensor whose memory is viewed; its own sizes do not matter. The method's `self`.
@@ -226,7 +226,7 @@ def as_strided(
 def permute(
     input: Tensor = REQUIRED, dims: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A view with the dimensions in another order (`torch.permute`).
+    """Return a view with the dimensions permuted (`torch.permute`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -273,7 +273,7 @@ def transpose(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view with two dimensions exchanged (`torch.transpose`).
+    """Return a view with two dimensions transposed (`torch.transpose`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -311,7 +311,7 @@ def transpose(
 
 
 def t(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The transpose of a matrix, as a view (`torch.t`).
+    """Return the transpose of a matrix as a view (`torch.t`).
 
     Args:
         input: A tensor of at most two dimensions. The method's `self`.
@@ -358,7 +358,7 @@ def select(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A view of the slice at one index of a dimension (`torch.select`).
+    """Return a view of the slice at an index of a dimension (`torch.select`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -406,7 +406,7 @@ def squeeze(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A view without dimensions of size 1 (`torch.squeeze`).
+    """Return a view without dimensions of size 1 (`torch.squeeze`).
 
     Signatures::
 
@@ -468,7 +468,7 @@ def unsqueeze(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A view with a new dimension of size 1 (`torch.unsqueeze`).
+    """Return a view with a new dimension of size 1 (`torch.unsqueeze`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -505,7 +505,7 @@ def unsqueeze(
 
 
 def alias(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """A view of the whole tensor (`aten::alias`).
+    """Return a view of the whole tensor (`aten::alias`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -537,7 +537,7 @@ def alias(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 
 
 def detach(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The same elements outside the graph of derivatives (`torch.detach`).
+    """Return a view that is detached from the autograd graph (`torch.detach`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -574,7 +574,7 @@ def detach(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = Non
 def reshape(
     input: Tensor = REQUIRED, shape: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`).
+    """Return the elements in another shape, as a view if the strides allow it and else as a copy (`torch.reshape`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -625,7 +625,7 @@ def select_backward(
     index: int = REQUIRED,
     axis: Any = None,
 ) -> Tensor:
-    """select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
+    """Call ``select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor``."""
     if modes or axis is not None:
         if axis is not None:
             return select_backward_packet.call_named(
@@ -654,7 +654,7 @@ def slice_backward(
     step: int = REQUIRED,
     axis: Any = None,
 ) -> Tensor:
-    """slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor"""
+    """Call ``slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor``."""
     if modes or axis is not None:
         if axis is not None:
             return slice_backward_packet.call_named(
@@ -682,7 +682,7 @@ def _as_strided_backward(
     stride: Sequence[int],
     offset: int,
 ) -> Tensor:
-    """_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor"""
+    """Call ``_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor``."""
     if modes:
         return _as_strided_backward_packet.call_parameters(
             grad_output, input_sizes, input_strides, size, stride, offset
@@ -716,7 +716,7 @@ def _as_strided_backward(
 
 
 def _basic_index_backward(grad_output: Tensor, input_sizes: Sequence[int], index: Sequence[int]) -> Tensor:
-    """_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor"""
+    """Call ``_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor``."""
     if modes:
         return _basic_index_backward_packet.call_parameters(grad_output, input_sizes, index)
     try:
@@ -744,7 +744,7 @@ def diagonal(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view of the diagonals of the matrices in two dimensions (`torch.diagonal`).
+    """Return a view of the diagonals of the matrices in two dimensions (`torch.diagonal`).
 
     Args:
         input: A tensor of at least two dimensions. The method's `self`.
@@ -789,7 +789,7 @@ def diagonal(
 def diagonal_backward(
     grad_output: Tensor, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> Tensor:
-    """diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
+    """Call ``diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor``."""
     if modes:
         return diagonal_backward_packet.call_parameters(grad_output, input_sizes, offset, dim1, dim2)
     try:
@@ -806,7 +806,7 @@ def diagonal_backward(
 
 
 def view_as_real(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Complex numbers as pairs of real ones, without a copy (`torch.view_as_real`).
+    """Return a view of complex numbers as pairs of real numbers (`torch.view_as_real`).
 
     Args:
         input: A complex tensor.
@@ -840,7 +840,7 @@ def view_as_real(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any
 
 
 def view_as_complex(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Pairs of real numbers as complex ones, without a copy (`torch.view_as_complex`).
+    """Return a view of pairs of real numbers as complex numbers (`torch.view_as_complex`).
 
     Args:
         input: A float32 or float64 tensor whose last dimension has size 2 and stride 1, real part
@@ -878,7 +878,7 @@ def view_as_complex(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: 
 
 
 def real(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The real parts, as a view (`torch.real`).
+    """Return a view of the real parts (`torch.real`).
 
     Args:
         input: A tensor of any shape and dtype.
@@ -907,7 +907,7 @@ def real(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None)
 
 
 def imag(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The imaginary parts, as a view (`torch.imag`).
+    """Return a view of the imaginary parts (`torch.imag`).
 
     Args:
         input: A complex tensor of any shape.
@@ -948,7 +948,7 @@ def narrow(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A view of a range of indices along a dimension (`torch.narrow`).
+    """Return a view of a range of indices along a dimension (`torch.narrow`).
 
     Signatures::
 
@@ -999,7 +999,7 @@ def narrow(
 def broadcast_to(
     input: Tensor = REQUIRED, size: Sequence[int] = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`).
+    """Return a view broadcast to a shape (`torch.broadcast_to`).
 
     Args:
         input: A tensor whose shape broadcasts to `size`. The method's `self`.
@@ -1051,7 +1051,7 @@ def movedim(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view with some dimensions moved to other places and the rest in their order (`torch.movedim`).
+    """Return a view with some dimensions moved to other positions and the rest in their order (`torch.movedim`).
 
     Signatures::
 
@@ -1110,7 +1110,7 @@ def moveaxis(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view with some dimensions moved to other places and the rest in their order (`torch.moveaxis`).
+    """Return a view with some dimensions moved to other positions and the rest in their order (`torch.moveaxis`).
 
     Another name of `tt.movedim`.
 
@@ -1171,7 +1171,7 @@ def swapaxes(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view with two dimensions exchanged, by NumPy's name (`torch.swapaxes`).
+    """Return a view with two dimensions exchanged, under NumPy's name (`torch.swapaxes`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1215,7 +1215,7 @@ def swapdims(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """A view with two dimensions exchanged (`torch.swapdims`).
+    """Return a view with two dimensions transposed (`torch.swapdims`).
 
     Another name of `tt.transpose`.
 
@@ -1254,7 +1254,7 @@ def swapdims(
 
 
 def adjoint(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """The conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`).
+    """Return the conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`).
 
         conj(A_ji)
 
@@ -1300,7 +1300,7 @@ def flatten(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`).
+    """Merge adjacent dimensions into one, as a view if the strides allow it and else as a copy (`torch.flatten`).
 
     Signatures::
 
@@ -1367,7 +1367,7 @@ def unflatten(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """A view in which one dimension is split into several (`torch.unflatten`).
+    """Return a view in which one dimension is split into several (`torch.unflatten`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -1414,7 +1414,7 @@ def unflatten(
 
 
 def ravel(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """All elements in one dimension, in row-major order (`torch.ravel`).
+    """Flatten a tensor to one dimension in row-major order (`torch.ravel`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -1453,7 +1453,7 @@ def split(
     split_size_or_sections: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`).
+    """Split a dimension into views of consecutive chunks, of one length or of given lengths (`torch.split`).
 
     Signatures::
 
@@ -1533,7 +1533,7 @@ def split_with_sizes(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Views of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes`).
+    """Split a dimension into views of consecutive chunks of given lengths (`torch.split_with_sizes`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -1584,7 +1584,7 @@ def chunk(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Views of at most a given number of consecutive pieces of a dimension, equal but for the last (`torch.chunk`).
+    """Split a dimension into at most a given number of views of equal length, except for the last (`torch.chunk`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.
@@ -1627,7 +1627,7 @@ def chunk(
 
 
 def tensor_split(*args: Any, **kwargs: Any) -> Sequence[Tensor]:
-    """Views of a number of nearly equal pieces of a dimension, or of the pieces between given indices (`torch.tensor_split`).
+    """Split a dimension into views, a number of nearly equal chunks or the chunks between given indices (`torch.tensor_split`).
 
     Signatures::
 
@@ -1690,7 +1690,7 @@ def unbind(
     x1: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
-    """Views of the slices at all indices of a dimension (`torch.unbind`).
+    """Return views of the slices at all indices of a dimension (`torch.unbind`).
 
     Args:
         input: A tensor of at least one dimension. The method's `self`.

@@ -50,7 +50,7 @@ def _weight_int8pack_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix product with a weight of 8 bits, each of whose rows has a scale (`torch._weight_int8pack_mm`).
+    """Multiply a matrix by an int8 weight with a scale for each row (`torch._weight_int8pack_mm`).
 
         out[i, j] = scales[j] * sum_k input[i, k] * mat2[j, k]
 
@@ -97,7 +97,7 @@ def _weight_int8pack_mm(
 def _convert_weight_to_int4pack(
     input: Tensor = REQUIRED, innerKTiles: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A weight of 4-bit integers in the order in which tensor cores take it, for `tt._weight_int4pack_mm` (`torch._convert_weight_to_int4pack`).
+    """Pack a weight of 4-bit integers for the tensor cores, as `tt._weight_int4pack_mm` takes it (`torch._convert_weight_to_int4pack`).
 
     Args:
         input: Pairs of integers from 0 to 15, of shape (N, K / 2) and dtype uint8: the one of the even
@@ -146,7 +146,7 @@ def _weight_int4pack_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack` packed (`torch._weight_int4pack_mm`).
+    """Multiply a matrix by a 4-bit weight that `tt._convert_weight_to_int4pack` packed (`torch._weight_int4pack_mm`).
 
         out[i, j] = sum_k input[i, k] * ((weight[j, k] - 8) * scale[k // g, j] + zero[k // g, j])
 
@@ -195,7 +195,7 @@ def _weight_int4pack_mm(
 def _convert_weight_to_int4pack_for_cpu(
     input: Tensor = REQUIRED, innerKTiles: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """A weight of 4-bit integers in pairs, for `tt._weight_int4pack_mm_for_cpu` (`torch._convert_weight_to_int4pack_for_cpu`).
+    """Pack a weight of 4-bit integers in pairs, as `tt._weight_int4pack_mm_for_cpu` takes it (`torch._convert_weight_to_int4pack_for_cpu`).
 
     Args:
         input: Integers from 0 to 15, of shape (N, K) and dtype int32.
@@ -244,7 +244,7 @@ def _weight_int4pack_mm_for_cpu(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`).
+    """Multiply a matrix by a 4-bit weight that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`).
 
         out[i, j] = sum_k input[i, k] * ((weight[j, k] - 8) * scale[k // g, j] + zero[k // g, j])
 
@@ -297,7 +297,7 @@ def _quantize_rows(
     a: Any = None,
     x1: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)"""
+    """Call ``_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _quantize_rows_packet.call_named(
@@ -321,7 +321,7 @@ def _scaled_int_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor"""
+    """Call ``_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _scaled_int_mm_packet.call_named(
@@ -347,7 +347,7 @@ def _requantized_int_mm(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor"""
+    """Call ``_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor``."""
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
             return _requantized_int_mm_packet.call_named(

@@ -22,7 +22,7 @@ class TensorMethods:
     def hardsigmoid_(self) -> Tensor:
         """In-place version of `tt.hardsigmoid` (`torch.ops.aten.hardsigmoid_`)."""
     def hardshrink(self, lambd: Number = ...) -> Tensor:
-        """Each element, or zero where it is no farther from zero than `lambd` (`torch.nn.functional.hardshrink`)."""
+        """Set elements between -`lambd` and `lambd` to zero and keep the others (`torch.nn.functional.hardshrink`)."""
     def mish_(self) -> Tensor:
         """In-place version of `tt.mish` (`torch.ops.aten.mish_`)."""
     def threshold_(self, threshold: Number, value: Number) -> Tensor:
@@ -36,7 +36,7 @@ class TensorMethods:
     def celu_(self, alpha: Number = ...) -> Tensor:
         """In-place version of `tt.celu` (`torch.celu_`)."""
     def prelu(self, weight: Tensor) -> Tensor:
-        """Each element, multiplied by a weight where it is negative: one weight, or one for each channel (`torch.prelu`)."""
+        """Multiply negative elements by a learnable weight, one in total or one for each channel (`torch.prelu`)."""
 
     # comparison
     def isclose(self, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
@@ -54,31 +54,31 @@ class TensorMethods:
 
     # contraction
     def inner(self, other: Tensor) -> Tensor:
-        """Sums of products over the last dimensions of two tensors (`torch.inner`)."""
+        """Compute the inner product over the last dimensions of two tensors (`torch.inner`)."""
     def kron(self, other: Tensor) -> Tensor:
-        """Kronecker product, which puts a multiple of the second tensor in place of each element of the first (`torch.kron`)."""
+        """Compute the Kronecker product of two tensors (`torch.kron`)."""
     def trace(self) -> Tensor:
-        """Sum of the diagonal of a matrix (`torch.trace`)."""
+        """Sum the diagonal of a matrix (`torch.trace`)."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """The outer product of two vectors, added to a matrix, each with a factor (`torch.addr`)."""
+        """Add the scaled outer product of two vectors to a scaled matrix (`torch.addr`)."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
         """In-place version of `tt.addr` (`torch.Tensor.addr_`)."""
     def cross(self, other: Tensor, dim: int | None = ...) -> Tensor:
-        """Cross products of the vectors of three elements along one dimension, by default the first of size 3 (`torch.cross`)."""
+        """Compute cross products of 3-element vectors along a dimension, by default the first of size 3 (`torch.cross`)."""
     def cov(
         self, *, correction: int = ..., fweights: Tensor | None = ..., aweights: Tensor | None = ...
     ) -> Tensor:
-        """Covariance matrix of variables, of which each row holds the observations (`torch.cov`)."""
+        """Estimate the covariance matrix of variables, whose observations are the rows of a matrix (`torch.cov`)."""
     def corrcoef(self) -> Tensor:
-        """Pearson's correlation coefficients of variables, of which each row holds the observations (`torch.corrcoef`)."""
+        """Compute the matrix of Pearson correlation coefficients of variables, given as the rows of a matrix (`torch.corrcoef`)."""
 
     # copy
     def copy_(self, src: Tensor | Number, non_blocking: bool = ...) -> Tensor:
-        """Writes the elements of another tensor into this one (`torch.Tensor.copy_`)."""
+        """Copy the elements of another tensor into this tensor (`torch.Tensor.copy_`)."""
     def clone(self, *, memory_format: memory_format | None = ...) -> Tensor:
-        """A copy of a tensor in memory of its own (`torch.clone`)."""
+        """Copy a tensor into new memory (`torch.clone`)."""
     def contiguous(self, *, memory_format: memory_format = ...) -> Tensor:
-        """A tensor with the same elements that lies contiguously in memory (`torch.Tensor.contiguous`)."""
+        """Return a contiguous tensor with the same elements, a copy if the tensor is not contiguous (`torch.Tensor.contiguous`)."""
     @overload
     def to(
         self,
@@ -88,7 +88,7 @@ class TensorMethods:
         copy: bool = ...,
         memory_format: memory_format | None = ...,
     ) -> Tensor:
-        """A tensor converted to another dtype, device or memory format (`torch.Tensor.to`)."""
+        """Convert a tensor to another dtype, device or memory format (`torch.Tensor.to`)."""
     @overload
     def to(
         self,
@@ -128,7 +128,7 @@ class TensorMethods:
         memory_format: memory_format | None = ...,
     ) -> Tensor: ...
     def type_as(self, other: Tensor) -> Tensor:
-        """A tensor converted to the dtype and device of another one (`torch.Tensor.type_as`)."""
+        """Convert a tensor to the dtype and device of another tensor (`torch.Tensor.type_as`)."""
 
     # factories
     def new_empty_strided(
@@ -142,7 +142,7 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """A tensor with given sizes and strides, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty_strided`)."""
+        """Create an uninitialized tensor with given sizes and strides and this tensor's dtype and device (`torch.Tensor.new_empty_strided`)."""
     def new_empty(
         self,
         *sizes: int | Sequence[int],
@@ -153,7 +153,7 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """A tensor of a given size, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty`)."""
+        """Create an uninitialized tensor of a given size with this tensor's dtype and device (`torch.Tensor.new_empty`)."""
     def new_zeros(
         self,
         *sizes: int | Sequence[int],
@@ -164,7 +164,7 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """Zeros in a given size, with this tensor's dtype and device (`torch.Tensor.new_zeros`)."""
+        """Create a tensor of zeros of a given size with this tensor's dtype and device (`torch.Tensor.new_zeros`)."""
     def new_ones(
         self,
         *sizes: int | Sequence[int],
@@ -175,7 +175,7 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """Ones in a given size, with this tensor's dtype and device (`torch.Tensor.new_ones`)."""
+        """Create a tensor of ones of a given size with this tensor's dtype and device (`torch.Tensor.new_ones`)."""
     def new_full(
         self,
         size: Sequence[int],
@@ -187,42 +187,42 @@ class TensorMethods:
         pin_memory: bool | None = ...,
         requires_grad: bool = ...,
     ) -> Tensor:
-        """One value everywhere in a given size, with this tensor's dtype and device (`torch.Tensor.new_full`)."""
+        """Create a tensor of a given size filled with one value, with this tensor's dtype and device (`torch.Tensor.new_full`)."""
     @overload
     def fill_(self, value: Number) -> Tensor:
         """In-place version of `tt.fill` (`torch.Tensor.fill_`)."""
     @overload
     def fill_(self, value: Tensor) -> Tensor: ...
     def zero_(self) -> Tensor:
-        """Every element set to 0, in place (`torch.zero_`)."""
+        """Set every element to 0, in place (`torch.zero_`)."""
     def fill_diagonal_(self, fill_value: Number, wrap: bool = ...) -> Tensor:
-        """One value on the main diagonal, in place (`torch.Tensor.fill_diagonal_`)."""
+        """Fill the main diagonal with a value, in place (`torch.Tensor.fill_diagonal_`)."""
 
     # factorization
     def geqrf(self) -> return_types.geqrf:
-        """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`)."""
+        """Compute the QR factorization as Householder reflectors, in LAPACK's compact form (`torch.geqrf`)."""
     def ormqr(self, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ...) -> Tensor:
-        """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`)."""
+        """Multiply a matrix by the orthogonal matrix Q of Householder reflectors (`torch.ormqr`)."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-        """Solution of the equations A X = B from the compact LU factorisation of A (`torch.lu_solve`)."""
+        """Solve A X = B, given the compact LU factorization of A (`torch.lu_solve`)."""
     def inverse(self) -> Tensor:
-        """Inverses of square matrices (`torch.inverse`)."""
+        """Invert square matrices (`torch.inverse`)."""
     def triangular_solve(
         self, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
     ) -> return_types.triangular_solve:
-        """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`)."""
+        """Solve A X = B with triangular matrices A (`torch.triangular_solve`)."""
     def cholesky(self, upper: bool = ...) -> Tensor:
-        """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`)."""
+        """Compute the Cholesky factorization of Hermitian positive definite matrices (`torch.cholesky`)."""
     def cholesky_solve(self, input2: Tensor, upper: bool = ...) -> Tensor:
-        """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`)."""
+        """Solve A X = B, given the Cholesky factor of A (`torch.cholesky_solve`)."""
     def cholesky_inverse(self, upper: bool = ...) -> Tensor:
-        """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`)."""
+        """Invert Hermitian positive definite matrices, given their Cholesky factors (`torch.cholesky_inverse`)."""
     def qr(self, some: bool = ...) -> return_types.qr:
-        """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`)."""
+        """Compute the QR factorization into orthonormal columns and an upper triangular matrix (`torch.qr`)."""
     def orgqr(self, input2: Tensor) -> Tensor:
-        """First columns of a product of Householder reflectors (`torch.orgqr`)."""
+        """Compute the first columns of a product of Householder reflectors (`torch.orgqr`)."""
     def svd(self, some: bool = ..., compute_uv: bool = ...) -> return_types.svd:
-        """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`)."""
+        """Compute the singular value decomposition, returning V instead of its conjugate transpose (`torch.svd`)."""
 
     # fft
     def stft(
@@ -238,7 +238,7 @@ class TensorMethods:
         return_complex: bool | None = ...,
         align_to_window: bool | None = ...,
     ) -> Tensor:
-        """Short-time Fourier transform, the spectra of overlapping sections of a signal (`torch.stft`)."""
+        """Compute the short-time Fourier transform, the spectra of overlapping frames of a signal (`torch.stft`)."""
     def istft(
         self,
         n_fft: int,
@@ -251,28 +251,28 @@ class TensorMethods:
         length: int | None = ...,
         return_complex: bool = ...,
     ) -> Tensor:
-        """Inverse of `tt.stft`, a signal from the spectra of its sections (`torch.istft`)."""
+        """Compute the inverse of `tt.stft`, a signal from the spectra of its frames (`torch.istft`)."""
 
     # functional_forms
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
-        """A copy in which the slice at one index of a dimension holds another tensor's elements (`torch.select_scatter`)."""
+        """Copy a tensor, with another tensor's elements in the slice at an index of a dimension (`torch.select_scatter`)."""
     def slice_scatter(
         self, src: Tensor, dim: int = ..., start: int | None = ..., end: int | None = ..., step: int = ...
     ) -> Tensor:
-        """A copy in which a slice of a dimension holds another tensor's elements (`torch.slice_scatter`)."""
+        """Copy a tensor, with another tensor's elements in a slice of a dimension (`torch.slice_scatter`)."""
     def diagonal_scatter(self, src: Tensor, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-        """A copy in which the diagonals of the matrices in two dimensions hold another tensor's elements (`torch.diagonal_scatter`)."""
+        """Copy a tensor, with another tensor's elements on the diagonals of two dimensions (`torch.diagonal_scatter`)."""
     def as_strided_scatter(
         self, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
     ) -> Tensor:
-        """A copy in which what `as_strided` shows holds another tensor's elements (`torch.as_strided_scatter`)."""
+        """Copy a tensor, with another tensor's elements where `as_strided` views them (`torch.as_strided_scatter`)."""
 
     # histogram
     @overload
     def histogram(
         self, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
     ) -> return_types.histogram:
-        """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`)."""
+        """Count elements, or sum their weights, in each histogram bin, and return the bin edges (`torch.histogram`)."""
     @overload
     def histogram(
         self,
@@ -285,35 +285,35 @@ class TensorMethods:
 
     # indexing
     def index(self, indices: Sequence[Tensor | None]) -> Tensor:
-        """The elements at which tensors of indices or masks point; what `x[i, j]` computes (`aten::index.Tensor`)."""
+        """Return the elements that tensors of indices or masks select, as `x[i, j]` does (`aten::index.Tensor`)."""
     def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...) -> Tensor:
-        """A copy with values written, or added, where tensors of indices or masks point (`torch.index_put`)."""
+        """Copy a tensor, with values written or added where tensors of indices or masks select (`torch.index_put`)."""
     def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = ...) -> Tensor:
         """In-place version of `tt.index_put` (`torch.Tensor.index_put_`)."""
     @overload
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """The slices at given indices of a dimension, in their order (`torch.index_select`)."""
+        """Return the slices at given indices of a dimension (`torch.index_select`)."""
     @overload
     def index_select(self, dim: str, index: Tensor) -> Tensor: ...
     def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor:
-        """A copy to which slices of another tensor are added at given indices of a dimension (`torch.index_add`)."""
+        """Copy a tensor, adding slices of another tensor at given indices of a dimension (`torch.index_add`)."""
     def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor:
         """In-place version of `tt.index_add` (`torch.Tensor.index_add_`)."""
     def index_reduce(
         self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
-        """A copy in which slices at given indices are reduced together with slices of another tensor (`torch.index_reduce`)."""
+        """Copy a tensor, reducing slices of another tensor into given indices of a dimension (`torch.index_reduce`)."""
     def index_reduce_(
         self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
         """In-place version of `tt.index_reduce` (`torch.Tensor.index_reduce_`)."""
     def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
-        """A copy in which slices of another tensor stand at given indices of a dimension (`torch.index_copy`)."""
+        """Copy a tensor, with slices of another tensor at given indices of a dimension (`torch.index_copy`)."""
     def index_copy_(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """In-place version of `tt.index_copy` (`torch.Tensor.index_copy_`)."""
     @overload
     def index_fill(self, dim: int, index: Tensor, value: Number) -> Tensor:
-        """A copy in which the slices at given indices of a dimension hold one value (`torch.index_fill`)."""
+        """Copy a tensor, filling the slices at given indices of a dimension with a value (`torch.index_fill`)."""
     @overload
     def index_fill(self, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
     @overload
@@ -331,14 +331,14 @@ class TensorMethods:
     def index_fill_(self, dim: str, index: Tensor, value: Tensor) -> Tensor: ...
     @overload
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = ...) -> Tensor:
-        """Elements picked along one dimension, each by an index of its own (`torch.gather`)."""
+        """Gather elements along a dimension, each from its own index (`torch.gather`)."""
     @overload
     def gather(self, dim: str, index: Tensor, *, sparse_grad: bool = ...) -> Tensor: ...
     def take_along_dim(self, indices: Tensor, dim: int | None = ...) -> Tensor:
-        """Elements picked along one dimension by indices that broadcast with the tensor (`torch.take_along_dim`)."""
+        """Gather elements along a dimension with indices that broadcast with the tensor (`torch.take_along_dim`)."""
     @overload
     def scatter(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """A copy in which elements are written along one dimension, each to an index of its own (`torch.scatter`)."""
+        """Copy a tensor, writing elements along a dimension, each to its own index (`torch.scatter`)."""
     @overload
     def scatter(self, dim: int, index: Tensor, value: Number) -> Tensor: ...
     @overload
@@ -355,24 +355,24 @@ class TensorMethods:
     @overload
     def scatter_(self, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor: ...
     def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """A copy to which elements are added along one dimension, each at an index of its own (`torch.scatter_add`)."""
+        """Copy a tensor, adding elements along a dimension, each at its own index (`torch.scatter_add`)."""
     def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
         """In-place version of `tt.scatter_add` (`torch.Tensor.scatter_add_`)."""
     def scatter_reduce(
         self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
-        """A copy in which elements are reduced along one dimension, each into an index of its own (`torch.scatter_reduce`)."""
+        """Copy a tensor, reducing elements along a dimension, each into its own index (`torch.scatter_reduce`)."""
     def scatter_reduce_(
         self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = ...
     ) -> Tensor:
         """In-place version of `tt.scatter_reduce` (`torch.Tensor.scatter_reduce_`)."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """A copy in which consecutive elements of another tensor stand where a mask is true (`torch.masked_scatter`)."""
+        """Copy a tensor, with consecutive elements of another tensor where a mask is True (`torch.masked_scatter`)."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
         """In-place version of `tt.masked_scatter` (`torch.Tensor.masked_scatter_`)."""
     @overload
     def masked_fill(self, mask: Tensor, value: Number) -> Tensor:
-        """A copy that holds one value where a mask is true (`torch.masked_fill`)."""
+        """Copy a tensor, filling it with a value where a mask is True (`torch.masked_fill`)."""
     @overload
     def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor: ...
     @overload
@@ -381,53 +381,53 @@ class TensorMethods:
     @overload
     def masked_fill_(self, mask: Tensor, value: Tensor) -> Tensor: ...
     def masked_select(self, mask: Tensor) -> Tensor:
-        """The elements where a mask is true, in row-major order (`torch.masked_select`)."""
+        """Return the elements where a mask is True, in row-major order (`torch.masked_select`)."""
     @overload
     def nonzero(self) -> Tensor:
-        """The indices of all elements that are not zero, in row-major order (`torch.nonzero`)."""
+        """Return the indices of all nonzero elements in row-major order (`torch.nonzero`)."""
     @overload
     def nonzero(self, *, as_tuple: bool) -> Sequence[Tensor]: ...
     def nonzero_static(self, *, size: int, fill_value: int = ...) -> Tensor:
-        """The indices of the first elements that are not zero, in a matrix of a size given beforehand (`torch.nonzero_static`)."""
+        """Return the indices of the first nonzero elements as a matrix of a given size (`torch.nonzero_static`)."""
     def nonzero_numpy(self) -> Sequence[Tensor]:
-        """The indices of all elements that are not zero, as a vector for each dimension (`aten::nonzero_numpy`)."""
+        """Return the indices of all nonzero elements as a vector for each dimension (`aten::nonzero_numpy`)."""
     def argwhere(self) -> Tensor:
-        """The indices of all elements that are not zero, a row for each (`torch.argwhere`)."""
+        """Return the indices of all nonzero elements, one row for each element (`torch.argwhere`)."""
     def take(self, index: Tensor) -> Tensor:
-        """The elements at given indices of the flattened tensor (`torch.take`)."""
+        """Return the elements at given indices of the flattened tensor (`torch.take`)."""
     def put(self, index: Tensor, source: Tensor, accumulate: bool = ...) -> Tensor:
-        """A copy with values written, or added, at given indices of the flattened tensor (`torch.put`)."""
+        """Copy a tensor, with values written or added at given indices of the flattened tensor (`torch.put`)."""
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = ...) -> Tensor:
         """In-place version of `tt.put` (`torch.Tensor.put_`)."""
     def flip(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
-        """A copy with the order of indices reversed along some dimensions (`torch.flip`)."""
+        """Copy a tensor with the order of elements reversed along some dimensions (`torch.flip`)."""
     def fliplr(self) -> Tensor:
-        """A copy with the order of columns reversed (`torch.fliplr`)."""
+        """Copy a tensor with the order of its columns reversed (`torch.fliplr`)."""
     def flipud(self) -> Tensor:
-        """A copy with the order of rows reversed (`torch.flipud`)."""
+        """Copy a tensor with the order of its rows reversed (`torch.flipud`)."""
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ...) -> Tensor:
-        """A copy with elements moved along dimensions; those that leave at one end enter at the other (`torch.roll`)."""
+        """Copy a tensor with elements shifted cyclically along dimensions (`torch.roll`)."""
     def rot90(self, k: int = ..., dims: Sequence[int] = ...) -> Tensor:
-        """A copy rotated by right angles in the plane of two dimensions (`torch.rot90`)."""
+        """Copy a tensor rotated by multiples of 90 degrees in the plane of two dimensions (`torch.rot90`)."""
     def repeat(self, *sizes: int | Sequence[int], repeats: Sequence[int] | None = ...) -> Tensor:
-        """The tensor copied a number of times along each dimension (`torch.Tensor.repeat`)."""
+        """Repeat the tensor along each dimension (`torch.Tensor.repeat`)."""
     @overload
     def repeat_interleave(
         self, repeats: Tensor, dim: int | None = ..., *, output_size: int | None = ...
     ) -> Tensor:
-        """Each element, or each slice of a dimension, repeated a number of times in succession (`torch.repeat_interleave`)."""
+        """Repeat each element, or each slice of a dimension, consecutively (`torch.repeat_interleave`)."""
     @overload
     def repeat_interleave(
         self, repeats: int, dim: int | None = ..., *, output_size: int | None = ...
     ) -> Tensor: ...
     def tile(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
-        """The tensor copied a number of times along each dimension, the last ones where fewer are given (`torch.tile`)."""
+        """Repeat the tensor along each dimension, aligning the repeats with the last dimensions (`torch.tile`)."""
     def tril(self, diagonal: int = ...) -> Tensor:
-        """A copy of the matrices' lower triangles, with zeros above (`torch.tril`)."""
+        """Copy the lower triangles of matrices, with zeros above (`torch.tril`)."""
     def tril_(self, diagonal: int = ...) -> Tensor:
         """In-place version of `tt.tril` (`torch.Tensor.tril_`)."""
     def triu(self, diagonal: int = ...) -> Tensor:
-        """A copy of the matrices' upper triangles, with zeros below (`torch.triu`)."""
+        """Copy the upper triangles of matrices, with zeros below (`torch.triu`)."""
     def triu_(self, diagonal: int = ...) -> Tensor:
         """In-place version of `tt.triu` (`torch.Tensor.triu_`)."""
 
@@ -435,12 +435,12 @@ class TensorMethods:
     def diff(
         self, n: int = ..., dim: int = ..., prepend: Tensor | None = ..., append: Tensor | None = ...
     ) -> Tensor:
-        """Differences of neighbouring elements along a dimension, taken n times (`torch.diff`)."""
+        """Compute the n-th differences of neighboring elements along a dimension (`torch.diff`)."""
     @overload
     def gradient(
         self, *, spacing: Number | None = ..., dim: int | None = ..., edge_order: int = ...
     ) -> Sequence[Tensor]:
-        """Estimates of the derivative along each of some dimensions, from a function's values on a grid (`torch.gradient`)."""
+        """Estimate the derivatives of a function along dimensions from its values on a grid (`torch.gradient`)."""
     @overload
     def gradient(self, *, spacing: Number, dim: Sequence[int], edge_order: int = ...) -> Sequence[Tensor]: ...
     @overload
@@ -464,89 +464,89 @@ class TensorMethods:
 
     # linalg
     def mm(self, mat2: Tensor) -> Tensor:
-        """Matrix product of two matrices (`torch.mm`)."""
+        """Multiply two matrices (`torch.mm`)."""
     def bmm(self, mat2: Tensor) -> Tensor:
-        """Matrix products of corresponding matrices of two batches (`torch.bmm`)."""
+        """Multiply corresponding matrices of two batches (`torch.bmm`)."""
     def mv(self, vec: Tensor) -> Tensor:
-        """Product of a matrix and a vector (`torch.mv`)."""
+        """Multiply a matrix by a vector (`torch.mv`)."""
     def dot(self, tensor: Tensor) -> Tensor:
-        """Sum of the products of corresponding elements of two vectors (`torch.dot`)."""
+        """Compute the dot product of two vectors (`torch.dot`)."""
     def vdot(self, other: Tensor) -> Tensor:
-        """Inner product of two vectors, with the first one conjugated (`torch.vdot`)."""
+        """Compute the inner product of two vectors, with the first vector conjugated (`torch.vdot`)."""
     def outer(self, vec2: Tensor) -> Tensor:
-        """Products of each element of one vector with each element of another (`torch.outer`)."""
+        """Compute the outer product of two vectors (`torch.outer`)."""
     def ger(self, vec2: Tensor) -> Tensor:
-        """Products of each element of one vector with each element of another (`torch.ger`)."""
+        """Compute the outer product of two vectors (`torch.ger`)."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """A matrix product added to a matrix, each with a factor (`torch.addmm`)."""
+        """Add a scaled matrix product to a scaled matrix (`torch.addmm`)."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
         """In-place version of `tt.addmm` (`torch.Tensor.addmm_`)."""
     def _addmm_activation(
         self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., use_gelu: bool = ...
     ) -> Tensor: ...
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """The product of a matrix and a vector, added to a vector, each with a factor (`torch.addmv`)."""
+        """Add a scaled matrix-vector product to a scaled vector (`torch.addmv`)."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
         """In-place version of `tt.addmv` (`torch.Tensor.addmv_`)."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """Matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.baddbmm`)."""
+        """Add a scaled batched matrix product to a scaled batch of matrices (`torch.baddbmm`)."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
         """In-place version of `tt.baddbmm` (`torch.Tensor.baddbmm_`)."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """The sum of a batch of matrix products, added to a matrix, each with a factor (`torch.addbmm`)."""
+        """Add the scaled sum of a batch of matrix products to a scaled matrix (`torch.addbmm`)."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
         """In-place version of `tt.addbmm` (`torch.Tensor.addbmm_`)."""
     def matmul(self, other: Tensor) -> Tensor:
-        """Matrix product over the last two dimensions, with broadcasting of the batch dimensions (`torch.matmul`)."""
+        """Multiply matrices over the last two dimensions, broadcasting the batch dimensions (`torch.matmul`)."""
 
     # matrix_functions
     def det(self) -> Tensor:
-        """Determinants of square matrices (`torch.det`)."""
+        """Compute the determinants of square matrices (`torch.det`)."""
     def slogdet(self) -> return_types.slogdet:
-        """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`)."""
+        """Compute the sign and the log absolute value of the determinants of square matrices (`torch.slogdet`)."""
     def logdet(self) -> Tensor:
-        """Natural logarithm of the determinants of square matrices (`torch.logdet`)."""
+        """Compute the natural logarithm of the determinants of square matrices (`torch.logdet`)."""
     def pinverse(self, rcond: float = ...) -> Tensor:
-        """Moore-Penrose inverse of matrices, by their singular values (`torch.pinverse`)."""
+        """Compute the Moore-Penrose pseudoinverse of matrices from their singular values (`torch.pinverse`)."""
     def matrix_power(self, n: int) -> Tensor:
-        """Powers of square matrices with an integer exponent (`torch.matrix_power`)."""
+        """Raise square matrices to an integer power (`torch.matrix_power`)."""
     def matrix_exp(self) -> Tensor:
-        """Exponential of square matrices, as a power series of the whole matrix (`torch.matrix_exp`)."""
+        """Compute the matrix exponential of square matrices (`torch.matrix_exp`)."""
 
     # memory
     def record_stream(self, s: Stream) -> None:
-        """Tells the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`)."""
+        """Tell the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`)."""
     def is_pinned(self, device: device | str | int | None = ...) -> bool:
         """Test if a tensor is in page-locked host memory (`torch.Tensor.is_pinned`)."""
     def pin_memory(self, device: device | str | int | None = ...) -> Tensor:
-        """A copy of a CPU tensor in page-locked host memory (`torch.Tensor.pin_memory`)."""
+        """Copy a CPU tensor into page-locked host memory (`torch.Tensor.pin_memory`)."""
 
     # norm
     def dist(self, other: Tensor, p: Number = ...) -> Tensor:
-        """Norm of the difference of two tensors, as one vector (`torch.dist`)."""
+        """Compute the norm of the difference of two tensors (`torch.dist`)."""
     def renorm(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
-        """Slices whose norm exceeds a maximum are scaled down to that norm (`torch.renorm`)."""
+        """Scale down slices whose norm exceeds a maximum to that norm (`torch.renorm`)."""
     def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
         """In-place version of `tt.renorm` (`torch.Tensor.renorm_`)."""
 
     # pointwise
     def add(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """The sum of two tensors, the second one scaled by `alpha` (`torch.add`)."""
+        """Add two tensors, the second one scaled by `alpha` (`torch.add`)."""
     def add_(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
         """In-place version of `tt.add` (`torch.Tensor.add_`)."""
     def sub(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """The difference of two tensors, the second one scaled by `alpha` (`torch.sub`)."""
+        """Subtract the second tensor, scaled by `alpha`, from the first one (`torch.sub`)."""
     def sub_(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
         """In-place version of `tt.sub` (`torch.Tensor.sub_`)."""
     def rsub(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """The difference of two tensors, in reverse order: `input`, scaled by `alpha`, is subtracted from `other` (`torch.rsub`)."""
+        """Subtract `input`, scaled by `alpha`, from `other` (`torch.rsub`)."""
     def mul(self, other: Tensor | Number) -> Tensor:
-        """The product of two tensors, element by element (`torch.mul`)."""
+        """Multiply two tensors elementwise (`torch.mul`)."""
     def mul_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.mul` (`torch.Tensor.mul_`)."""
     @overload
     def div(self, other: Tensor | Number) -> Tensor:
-        """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.div`)."""
+        """Divide two tensors elementwise, rounding the quotient as `rounding_mode` says (`torch.div`)."""
     @overload
     def div(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     @overload
@@ -555,20 +555,20 @@ class TensorMethods:
     @overload
     def div_(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     def floor_divide(self, other: Tensor | Number) -> Tensor:
-        """The quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.floor_divide`)."""
+        """Divide two tensors elementwise, rounding the quotient down as `//` does (`torch.floor_divide`)."""
     def floor_divide_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.floor_divide` (`torch.Tensor.floor_divide_`)."""
     def remainder(self, other: Tensor | Number) -> Tensor:
-        """The remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.remainder`)."""
+        """Compute the remainder of floor division, with the sign of the divisor, as Python's `%` does (`torch.remainder`)."""
     def remainder_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.remainder` (`torch.Tensor.remainder_`)."""
     def fmod(self, other: Tensor | Number) -> Tensor:
-        """The remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.fmod`)."""
+        """Compute the remainder of truncated division, with the sign of the dividend, as C's `fmod` does (`torch.fmod`)."""
     def fmod_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.fmod` (`torch.Tensor.fmod_`)."""
     @overload
     def pow(self, exponent: Tensor) -> Tensor:
-        """The elements of a tensor, each raised to a power (`torch.pow`)."""
+        """Raise each element to a power (`torch.pow`)."""
     @overload
     def pow(self, exponent: Number) -> Tensor: ...
     @overload
@@ -577,182 +577,182 @@ class TensorMethods:
     @overload
     def pow_(self, exponent: Number) -> Tensor: ...
     def maximum(self, other: Tensor) -> Tensor:
-        """The larger one of each pair of elements; nan where either one is nan (`torch.maximum`)."""
+        """Compute the elementwise maximum of two tensors, propagating NaN (`torch.maximum`)."""
     def minimum(self, other: Tensor) -> Tensor:
-        """The smaller one of each pair of elements; nan where either one is nan (`torch.minimum`)."""
+        """Compute the elementwise minimum of two tensors, propagating NaN (`torch.minimum`)."""
     def fmax(self, other: Tensor) -> Tensor:
-        """The larger one of each pair of elements; the other one where one is nan (`torch.fmax`)."""
+        """Compute the elementwise maximum of two tensors, ignoring NaN (`torch.fmax`)."""
     def fmin(self, other: Tensor) -> Tensor:
-        """The smaller one of each pair of elements; the other one where one is nan (`torch.fmin`)."""
+        """Compute the elementwise minimum of two tensors, ignoring NaN (`torch.fmin`)."""
     def atan2(self, other: Tensor) -> Tensor:
-        """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.atan2`)."""
+        """Compute the angle between the positive x axis and the point (`other`, `input`), in [-pi, pi] (`torch.atan2`)."""
     def atan2_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.atan2` (`torch.Tensor.atan2_`)."""
     def arctan2(self, other: Tensor) -> Tensor:
-        """The angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.arctan2`)."""
+        """Compute the angle between the positive x axis and the point (`other`, `input`), in [-pi, pi] (`torch.arctan2`)."""
     def arctan2_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.arctan2` (`torch.Tensor.arctan2_`)."""
     def neg(self) -> Tensor:
-        """Each element with the opposite sign (`torch.neg`)."""
+        """Negate each element (`torch.neg`)."""
     def neg_(self) -> Tensor:
         """In-place version of `tt.neg` (`torch.Tensor.neg_`)."""
     def abs(self) -> Tensor:
-        """The absolute value of each element; the modulus of a complex one (`torch.abs`)."""
+        """Compute the absolute value of each element; the modulus of a complex one (`torch.abs`)."""
     def abs_(self) -> Tensor:
         """In-place version of `tt.abs` (`torch.Tensor.abs_`)."""
     def negative(self) -> Tensor:
-        """Each element with the opposite sign (`torch.negative`)."""
+        """Negate each element (`torch.negative`)."""
     def negative_(self) -> Tensor:
         """In-place version of `tt.negative` (`torch.Tensor.negative_`)."""
     def absolute(self) -> Tensor:
-        """The absolute value of each element; the modulus of a complex one (`torch.absolute`)."""
+        """Compute the absolute value of each element; the modulus of a complex one (`torch.absolute`)."""
     def absolute_(self) -> Tensor:
         """In-place version of `tt.absolute` (`torch.Tensor.absolute_`)."""
     def positive(self) -> Tensor:
-        """`input` itself, as unary `+` gives it (`torch.positive`)."""
+        """Return `input` itself, as unary `+` does (`torch.positive`)."""
     def sign(self) -> Tensor:
-        """The sign of each element: -1, 0 or 1 (`torch.sign`)."""
+        """Return the sign of each element: -1, 0 or 1 (`torch.sign`)."""
     def sign_(self) -> Tensor:
         """In-place version of `tt.sign` (`torch.Tensor.sign_`)."""
     def square(self) -> Tensor:
-        """Each element multiplied by itself (`torch.square`)."""
+        """Square each element (`torch.square`)."""
     def square_(self) -> Tensor:
         """In-place version of `tt.square` (`torch.Tensor.square_`)."""
     def reciprocal(self) -> Tensor:
-        """One divided by each element (`torch.reciprocal`)."""
+        """Compute the reciprocal of each element (`torch.reciprocal`)."""
     def reciprocal_(self) -> Tensor:
         """In-place version of `tt.reciprocal` (`torch.Tensor.reciprocal_`)."""
     def exp(self) -> Tensor:
-        """The exponential function of each element (`torch.exp`)."""
+        """Compute the exponential function of each element (`torch.exp`)."""
     def exp_(self) -> Tensor:
         """In-place version of `tt.exp` (`torch.Tensor.exp_`)."""
     def exp2(self) -> Tensor:
-        """Two to the power of each element (`torch.exp2`)."""
+        """Compute 2 to the power of each element (`torch.exp2`)."""
     def exp2_(self) -> Tensor:
         """In-place version of `tt.exp2` (`torch.Tensor.exp2_`)."""
     def expm1(self) -> Tensor:
-        """The exponential function minus 1, accurate for elements near zero (`torch.expm1`)."""
+        """Compute the exponential function minus 1, accurate for elements near zero (`torch.expm1`)."""
     def expm1_(self) -> Tensor:
         """In-place version of `tt.expm1` (`torch.Tensor.expm1_`)."""
     def log(self) -> Tensor:
-        """The natural logarithm of each element (`torch.log`)."""
+        """Compute the natural logarithm of each element (`torch.log`)."""
     def log_(self) -> Tensor:
         """In-place version of `tt.log` (`torch.Tensor.log_`)."""
     def log1p(self) -> Tensor:
-        """The natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`)."""
+        """Compute the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.log1p`)."""
     def log1p_(self) -> Tensor:
         """In-place version of `tt.log1p` (`torch.Tensor.log1p_`)."""
     def log2(self) -> Tensor:
-        """The logarithm to base 2 of each element (`torch.log2`)."""
+        """Compute the base-2 logarithm of each element (`torch.log2`)."""
     def log2_(self) -> Tensor:
         """In-place version of `tt.log2` (`torch.Tensor.log2_`)."""
     def log10(self) -> Tensor:
-        """The logarithm to base 10 of each element (`torch.log10`)."""
+        """Compute the base-10 logarithm of each element (`torch.log10`)."""
     def log10_(self) -> Tensor:
         """In-place version of `tt.log10` (`torch.Tensor.log10_`)."""
     def sqrt(self) -> Tensor:
-        """The square root of each element (`torch.sqrt`)."""
+        """Compute the square root of each element (`torch.sqrt`)."""
     def sqrt_(self) -> Tensor:
         """In-place version of `tt.sqrt` (`torch.Tensor.sqrt_`)."""
     def rsqrt(self) -> Tensor:
-        """The reciprocal of the square root of each element (`torch.rsqrt`)."""
+        """Compute the reciprocal of the square root of each element (`torch.rsqrt`)."""
     def rsqrt_(self) -> Tensor:
         """In-place version of `tt.rsqrt` (`torch.Tensor.rsqrt_`)."""
     def sin(self) -> Tensor:
-        """The sine of each element, in radians (`torch.sin`)."""
+        """Compute the sine of each element, in radians (`torch.sin`)."""
     def sin_(self) -> Tensor:
         """In-place version of `tt.sin` (`torch.Tensor.sin_`)."""
     def cos(self) -> Tensor:
-        """The cosine of each element, in radians (`torch.cos`)."""
+        """Compute the cosine of each element, in radians (`torch.cos`)."""
     def cos_(self) -> Tensor:
         """In-place version of `tt.cos` (`torch.Tensor.cos_`)."""
     def tan(self) -> Tensor:
-        """The tangent of each element, in radians (`torch.tan`)."""
+        """Compute the tangent of each element, in radians (`torch.tan`)."""
     def tan_(self) -> Tensor:
         """In-place version of `tt.tan` (`torch.Tensor.tan_`)."""
     def tanh(self) -> Tensor:
-        """The hyperbolic tangent of each element; it lies in [-1, 1] (`torch.tanh`)."""
+        """Compute the hyperbolic tangent of each element (`torch.tanh`)."""
     def tanh_(self) -> Tensor:
         """In-place version of `tt.tanh` (`torch.Tensor.tanh_`)."""
     def sinh(self) -> Tensor:
-        """The hyperbolic sine of each element (`torch.sinh`)."""
+        """Compute the hyperbolic sine of each element (`torch.sinh`)."""
     def sinh_(self) -> Tensor:
         """In-place version of `tt.sinh` (`torch.Tensor.sinh_`)."""
     def cosh(self) -> Tensor:
-        """The hyperbolic cosine of each element (`torch.cosh`)."""
+        """Compute the hyperbolic cosine of each element (`torch.cosh`)."""
     def cosh_(self) -> Tensor:
         """In-place version of `tt.cosh` (`torch.Tensor.cosh_`)."""
     def asin(self) -> Tensor:
-        """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.asin`)."""
+        """Compute the arcsine of each element, in radians (`torch.asin`)."""
     def asin_(self) -> Tensor:
         """In-place version of `tt.asin` (`torch.Tensor.asin_`)."""
     def acos(self) -> Tensor:
-        """The angle in [0, pi] whose cosine is the element, in radians (`torch.acos`)."""
+        """Compute the arccosine of each element, in radians (`torch.acos`)."""
     def acos_(self) -> Tensor:
         """In-place version of `tt.acos` (`torch.Tensor.acos_`)."""
     def atan(self) -> Tensor:
-        """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.atan`)."""
+        """Compute the arctangent of each element, in radians (`torch.atan`)."""
     def atan_(self) -> Tensor:
         """In-place version of `tt.atan` (`torch.Tensor.atan_`)."""
     def asinh(self) -> Tensor:
-        """The inverse of the hyperbolic sine of each element (`torch.asinh`)."""
+        """Compute the inverse hyperbolic sine of each element (`torch.asinh`)."""
     def asinh_(self) -> Tensor:
         """In-place version of `tt.asinh` (`torch.Tensor.asinh_`)."""
     def acosh(self) -> Tensor:
-        """The inverse of the hyperbolic cosine of each element (`torch.acosh`)."""
+        """Compute the inverse hyperbolic cosine of each element (`torch.acosh`)."""
     def acosh_(self) -> Tensor:
         """In-place version of `tt.acosh` (`torch.Tensor.acosh_`)."""
     def atanh(self) -> Tensor:
-        """The inverse of the hyperbolic tangent of each element (`torch.atanh`)."""
+        """Compute the inverse hyperbolic tangent of each element (`torch.atanh`)."""
     def atanh_(self) -> Tensor:
         """In-place version of `tt.atanh` (`torch.Tensor.atanh_`)."""
     def sigmoid(self) -> Tensor:
-        """The logistic function of each element; for real numbers it lies in [0, 1] (`torch.sigmoid`)."""
+        """Compute the sigmoid (logistic function) of each element (`torch.sigmoid`)."""
     def sigmoid_(self) -> Tensor:
         """In-place version of `tt.sigmoid` (`torch.Tensor.sigmoid_`)."""
     def erf(self) -> Tensor:
-        """The error function of each element; it lies in [-1, 1] (`torch.erf`)."""
+        """Compute the error function of each element (`torch.erf`)."""
     def erf_(self) -> Tensor:
         """In-place version of `tt.erf` (`torch.Tensor.erf_`)."""
     def erfc(self) -> Tensor:
-        """The complementary error function of each element; it lies in [0, 2] (`torch.erfc`)."""
+        """Compute the complementary error function of each element (`torch.erfc`)."""
     def erfc_(self) -> Tensor:
         """In-place version of `tt.erfc` (`torch.Tensor.erfc_`)."""
     def arcsin(self) -> Tensor:
-        """The angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.arcsin`)."""
+        """Compute the arcsine of each element, in radians (`torch.arcsin`)."""
     def arcsin_(self) -> Tensor:
         """In-place version of `tt.arcsin` (`torch.Tensor.arcsin_`)."""
     def arccos(self) -> Tensor:
-        """The angle in [0, pi] whose cosine is the element, in radians (`torch.arccos`)."""
+        """Compute the arccosine of each element, in radians (`torch.arccos`)."""
     def arccos_(self) -> Tensor:
         """In-place version of `tt.arccos` (`torch.Tensor.arccos_`)."""
     def arctan(self) -> Tensor:
-        """The angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.arctan`)."""
+        """Compute the arctangent of each element, in radians (`torch.arctan`)."""
     def arctan_(self) -> Tensor:
         """In-place version of `tt.arctan` (`torch.Tensor.arctan_`)."""
     def arcsinh(self) -> Tensor:
-        """The inverse of the hyperbolic sine of each element (`torch.arcsinh`)."""
+        """Compute the inverse hyperbolic sine of each element (`torch.arcsinh`)."""
     def arcsinh_(self) -> Tensor:
         """In-place version of `tt.arcsinh` (`torch.Tensor.arcsinh_`)."""
     def arccosh(self) -> Tensor:
-        """The inverse of the hyperbolic cosine of each element (`torch.arccosh`)."""
+        """Compute the inverse hyperbolic cosine of each element (`torch.arccosh`)."""
     def arccosh_(self) -> Tensor:
         """In-place version of `tt.arccosh` (`torch.Tensor.arccosh_`)."""
     def arctanh(self) -> Tensor:
-        """The inverse of the hyperbolic tangent of each element (`torch.arctanh`)."""
+        """Compute the inverse hyperbolic tangent of each element (`torch.arctanh`)."""
     def arctanh_(self) -> Tensor:
         """In-place version of `tt.arctanh` (`torch.Tensor.arctanh_`)."""
     def floor(self) -> Tensor:
-        """The largest whole number that is not above the element (`torch.floor`)."""
+        """Round each element down to an integer (`torch.floor`)."""
     def floor_(self) -> Tensor:
         """In-place version of `tt.floor` (`torch.Tensor.floor_`)."""
     def ceil(self) -> Tensor:
-        """The smallest whole number that is not below the element (`torch.ceil`)."""
+        """Round each element up to an integer (`torch.ceil`)."""
     def ceil_(self) -> Tensor:
         """In-place version of `tt.ceil` (`torch.Tensor.ceil_`)."""
     @overload
     def round(self) -> Tensor:
-        """The nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.round`)."""
+        """Round each element to the nearest integer, or to `decimals` places, with ties to even (`torch.round`)."""
     @overload
     def round(self, *, decimals: int) -> Tensor: ...
     @overload
@@ -761,26 +761,26 @@ class TensorMethods:
     @overload
     def round_(self, *, decimals: int) -> Tensor: ...
     def trunc(self) -> Tensor:
-        """The whole part of each element: its fraction is dropped (`torch.trunc`)."""
+        """Round each element toward zero to an integer (`torch.trunc`)."""
     def trunc_(self) -> Tensor:
         """In-place version of `tt.trunc` (`torch.Tensor.trunc_`)."""
     def fix(self) -> Tensor:
-        """The whole part of each element: its fraction is dropped (`torch.fix`)."""
+        """Round each element toward zero to an integer (`torch.fix`)."""
     def fix_(self) -> Tensor:
         """In-place version of `tt.fix` (`torch.Tensor.fix_`)."""
     def _conj_physical_(self) -> Tensor: ...
     def conj_physical(self) -> Tensor:
-        """The complex conjugate of each element, written into new memory (`torch.conj_physical`)."""
+        """Compute the complex conjugate of each element (`torch.conj_physical`)."""
     def conj_physical_(self) -> Tensor:
         """In-place version of `tt.conj_physical` (`torch.Tensor.conj_physical_`)."""
     def conj(self) -> Tensor:
-        """The complex conjugate of each element (`torch.conj`)."""
+        """Return the complex conjugate of each element (`torch.conj`)."""
     def resolve_conj(self) -> Tensor:
-        """`input` without pending conjugation: here always `input` itself (`torch.resolve_conj`)."""
+        """Return `input` with pending conjugation applied, which here is always `input` itself (`torch.resolve_conj`)."""
     def resolve_neg(self) -> Tensor:
-        """`input` without pending negation: here always `input` itself (`torch.resolve_neg`)."""
+        """Return `input` with pending negation applied, which here is always `input` itself (`torch.resolve_neg`)."""
     def relu(self) -> Tensor:
-        """Each element, or zero where it is negative (`torch.relu`)."""
+        """Replace negative elements with zero (`torch.relu`)."""
     def relu_(self) -> Tensor:
         """In-place version of `tt.relu` (`torch.Tensor.relu_`)."""
     def gelu_(self, *, approximate: str = ...) -> Tensor:
@@ -840,7 +840,7 @@ class TensorMethods:
     def isfinite(self) -> Tensor:
         """Test if each element is finite, neither infinite nor nan (`torch.isfinite`)."""
     def logical_not(self) -> Tensor:
-        """True where an element is zero or False, and False elsewhere (`torch.logical_not`)."""
+        """Test if each element is zero or False (`torch.logical_not`)."""
     def logical_not_(self) -> Tensor:
         """In-place version of `tt.logical_not` (`torch.Tensor.logical_not_`)."""
     def logical_and(self, other: Tensor) -> Tensor:
@@ -856,40 +856,40 @@ class TensorMethods:
     def logical_xor_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.logical_xor` (`torch.Tensor.logical_xor_`)."""
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
-        """The bits that are set in both of two integers (`torch.bitwise_and`)."""
+        """Compute the bitwise and of two integer tensors (`torch.bitwise_and`)."""
     def bitwise_and_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.bitwise_and` (`torch.Tensor.bitwise_and_`)."""
     def bitwise_or(self, other: Tensor | Number) -> Tensor:
-        """The bits that are set in at least one of two integers (`torch.bitwise_or`)."""
+        """Compute the bitwise or of two integer tensors (`torch.bitwise_or`)."""
     def bitwise_or_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.bitwise_or` (`torch.Tensor.bitwise_or_`)."""
     def bitwise_xor(self, other: Tensor | Number) -> Tensor:
-        """The bits that are set in exactly one of two integers (`torch.bitwise_xor`)."""
+        """Compute the bitwise exclusive or of two integer tensors (`torch.bitwise_xor`)."""
     def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.bitwise_xor` (`torch.Tensor.bitwise_xor_`)."""
     def bitwise_left_shift(self, other: Tensor | Number) -> Tensor:
-        """The bits of integers, moved towards the higher places (`torch.bitwise_left_shift`)."""
+        """Shift the bits of integers to the left (`torch.bitwise_left_shift`)."""
     def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.bitwise_left_shift` (`torch.Tensor.bitwise_left_shift_`)."""
     def bitwise_right_shift(self, other: Tensor | Number) -> Tensor:
-        """The bits of integers, moved towards the lower places (`torch.bitwise_right_shift`)."""
+        """Shift the bits of integers to the right (`torch.bitwise_right_shift`)."""
     def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.bitwise_right_shift` (`torch.Tensor.bitwise_right_shift_`)."""
     def gcd(self, other: Tensor) -> Tensor:
-        """The greatest common divisor of two integers (`torch.gcd`)."""
+        """Compute the greatest common divisor of two integer tensors (`torch.gcd`)."""
     def gcd_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.gcd` (`torch.Tensor.gcd_`)."""
     def lcm(self, other: Tensor) -> Tensor:
-        """The least common multiple of two integers (`torch.lcm`)."""
+        """Compute the least common multiple of two integer tensors (`torch.lcm`)."""
     def lcm_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.lcm` (`torch.Tensor.lcm_`)."""
     def bitwise_not(self) -> Tensor:
-        """Integers with every bit inverted; bools negated (`torch.bitwise_not`)."""
+        """Invert every bit of integers, and negate bools (`torch.bitwise_not`)."""
     def bitwise_not_(self) -> Tensor:
         """In-place version of `tt.bitwise_not` (`torch.Tensor.bitwise_not_`)."""
     @overload
     def clamp(self, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-        """Each element, held between a lower and an upper bound (`torch.clamp`)."""
+        """Clamp each element to a lower and an upper bound (`torch.clamp`)."""
     @overload
     def clamp(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     @overload
@@ -899,7 +899,7 @@ class TensorMethods:
     def clamp_(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     @overload
     def clamp_min(self, min: Number) -> Tensor:
-        """Each element, or the lower bound where it is below that (`torch.clamp_min`)."""
+        """Clamp each element to a lower bound (`torch.clamp_min`)."""
     @overload
     def clamp_min(self, min: Tensor) -> Tensor: ...
     @overload
@@ -909,7 +909,7 @@ class TensorMethods:
     def clamp_min_(self, min: Tensor) -> Tensor: ...
     @overload
     def clamp_max(self, max: Number) -> Tensor:
-        """Each element, or the upper bound where it is above that (`torch.clamp_max`)."""
+        """Clamp each element to an upper bound (`torch.clamp_max`)."""
     @overload
     def clamp_max(self, max: Tensor) -> Tensor: ...
     @overload
@@ -919,7 +919,7 @@ class TensorMethods:
     def clamp_max_(self, max: Tensor) -> Tensor: ...
     @overload
     def clip(self, min: Number | None = ..., max: Number | None = ...) -> Tensor:
-        """Each element, held between a lower and an upper bound (`torch.clip`)."""
+        """Clamp each element to a lower and an upper bound (`torch.clip`)."""
     @overload
     def clip(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     @overload
@@ -928,10 +928,10 @@ class TensorMethods:
     @overload
     def clip_(self, min: Tensor | None = ..., max: Tensor | None = ...) -> Tensor: ...
     def where(self, condition: Tensor, other: Tensor | Number) -> Tensor:
-        """Elements of `input` where a condition holds and of `other` elsewhere (`torch.where`)."""
+        """Select elements of `input` where a condition is True and of `other` elsewhere (`torch.where`)."""
     @overload
     def lerp(self, end: Tensor, weight: Number) -> Tensor:
-        """Linear interpolation from `input` to `end` (`torch.lerp`)."""
+        """Interpolate linearly from `input` to `end` (`torch.lerp`)."""
     @overload
     def lerp(self, end: Tensor, weight: Tensor) -> Tensor: ...
     @overload
@@ -940,88 +940,88 @@ class TensorMethods:
     @overload
     def lerp_(self, end: Tensor, weight: Tensor) -> Tensor: ...
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-        """A tensor plus the scaled product of two others (`torch.addcmul`)."""
+        """Add the scaled product of two tensors to a tensor (`torch.addcmul`)."""
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
         """In-place version of `tt.addcmul` (`torch.Tensor.addcmul_`)."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
-        """A tensor plus the scaled quotient of two others (`torch.addcdiv`)."""
+        """Add the scaled quotient of two tensors to a tensor (`torch.addcdiv`)."""
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = ...) -> Tensor:
         """In-place version of `tt.addcdiv` (`torch.Tensor.addcdiv_`)."""
     def sgn(self) -> Tensor:
-        """The sign of each element; a complex number is divided by its modulus (`torch.sgn`)."""
+        """Return the sign of each element; divide complex numbers by their modulus (`torch.sgn`)."""
     def sgn_(self) -> Tensor:
         """In-place version of `tt.sgn` (`torch.Tensor.sgn_`)."""
     def signbit(self) -> Tensor:
         """Test if the sign bit of each element is set (`torch.signbit`)."""
     def frac(self) -> Tensor:
-        """The fraction of each element, with the element's sign (`torch.frac`)."""
+        """Compute the fractional part of each element, with the element's sign (`torch.frac`)."""
     def frac_(self) -> Tensor:
         """In-place version of `tt.frac` (`torch.Tensor.frac_`)."""
     def copysign(self, other: Tensor | Number) -> Tensor:
-        """The magnitude of the first tensor with the sign of the second one (`torch.copysign`)."""
+        """Combine the magnitude of the first tensor with the sign of the second one (`torch.copysign`)."""
     def copysign_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.copysign` (`torch.Tensor.copysign_`)."""
     def heaviside(self, values: Tensor) -> Tensor:
-        """The step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.heaviside`)."""
+        """Compute the Heaviside step function, with a given value for zero (`torch.heaviside`)."""
     def heaviside_(self, values: Tensor) -> Tensor:
         """In-place version of `tt.heaviside` (`torch.Tensor.heaviside_`)."""
     def hypot(self, other: Tensor) -> Tensor:
-        """The length of the hypotenuse over two legs, without overflow on the way (`torch.hypot`)."""
+        """Compute the length of the hypotenuse of two legs without intermediate overflow (`torch.hypot`)."""
     def hypot_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.hypot` (`torch.Tensor.hypot_`)."""
     def nextafter(self, other: Tensor) -> Tensor:
-        """The next number that the dtype can hold after `input`, on the way to `other` (`torch.nextafter`)."""
+        """Return the next representable number after `input` toward `other` (`torch.nextafter`)."""
     def nextafter_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.nextafter` (`torch.Tensor.nextafter_`)."""
     def nan_to_num(
         self, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
     ) -> Tensor:
-        """The elements with nan and the infinities replaced by numbers (`torch.nan_to_num`)."""
+        """Replace NaN and infinities with numbers (`torch.nan_to_num`)."""
     def nan_to_num_(
         self, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
     ) -> Tensor:
         """In-place version of `tt.nan_to_num` (`torch.Tensor.nan_to_num_`)."""
     def frexp(self) -> return_types.frexp:
-        """Mantissa and exponent to base 2 of each element (`torch.frexp`)."""
+        """Decompose each element into mantissa and base-2 exponent (`torch.frexp`)."""
     def ldexp(self, other: Tensor) -> Tensor:
-        """Each element times a power of two (`torch.ldexp`)."""
+        """Multiply each element by a power of two (`torch.ldexp`)."""
     def ldexp_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.ldexp` (`torch.Tensor.ldexp_`)."""
     def deg2rad(self) -> Tensor:
-        """Angles in degrees, converted to radians (`torch.deg2rad`)."""
+        """Convert angles from degrees to radians (`torch.deg2rad`)."""
     def deg2rad_(self) -> Tensor:
         """In-place version of `tt.deg2rad` (`torch.Tensor.deg2rad_`)."""
     def rad2deg(self) -> Tensor:
-        """Angles in radians, converted to degrees (`torch.rad2deg`)."""
+        """Convert angles from radians to degrees (`torch.rad2deg`)."""
     def rad2deg_(self) -> Tensor:
         """In-place version of `tt.rad2deg` (`torch.Tensor.rad2deg_`)."""
     def logaddexp(self, other: Tensor) -> Tensor:
-        """The logarithm of the sum of two exponentials, without overflow on the way (`torch.logaddexp`)."""
+        """Compute the logarithm of the sum of two exponentials without intermediate overflow (`torch.logaddexp`)."""
     def logaddexp2(self, other: Tensor) -> Tensor:
-        """The logarithm to base 2 of the sum of two powers of two, without overflow on the way (`torch.logaddexp2`)."""
+        """Compute the base-2 logarithm of the sum of two powers of two without intermediate overflow (`torch.logaddexp2`)."""
     def xlogy(self, other: Tensor | Number) -> Tensor:
-        """One tensor times the logarithm of another one; zero times any logarithm is zero (`torch.xlogy`)."""
+        """Compute one tensor times the logarithm of another one, where zero times any logarithm is zero (`torch.xlogy`)."""
     def xlogy_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.xlogy` (`torch.Tensor.xlogy_`)."""
     def logit(self, eps: float | None = ...) -> Tensor:
-        """The inverse of the logistic sigmoid: the logarithm of the odds (`torch.logit`)."""
+        """Compute the logit, the inverse of the sigmoid (`torch.logit`)."""
     def logit_(self, eps: float | None = ...) -> Tensor:
         """In-place version of `tt.logit` (`torch.Tensor.logit_`)."""
     def sinc(self) -> Tensor:
-        """The normalised sinc function of each element (`torch.sinc`)."""
+        """Compute the normalized sinc function of each element (`torch.sinc`)."""
     def sinc_(self) -> Tensor:
         """In-place version of `tt.sinc` (`torch.Tensor.sinc_`)."""
     def multiply(self, other: Tensor | Number) -> Tensor:
-        """The product of two tensors, element by element (`torch.multiply`)."""
+        """Multiply two tensors elementwise (`torch.multiply`)."""
     def multiply_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.multiply` (`torch.Tensor.multiply_`)."""
     def subtract(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
-        """The difference of two tensors, the second one scaled by `alpha` (`torch.subtract`)."""
+        """Subtract the second tensor, scaled by `alpha`, from the first one (`torch.subtract`)."""
     def subtract_(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
         """In-place version of `tt.subtract` (`torch.Tensor.subtract_`)."""
     @overload
     def divide(self, other: Tensor | Number) -> Tensor:
-        """The quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.divide`)."""
+        """Divide two tensors elementwise, rounding the quotient as `rounding_mode` says (`torch.divide`)."""
     @overload
     def divide(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     @overload
@@ -1030,12 +1030,12 @@ class TensorMethods:
     @overload
     def divide_(self, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor: ...
     def true_divide(self, other: Tensor | Number) -> Tensor:
-        """The quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.true_divide`)."""
+        """Divide two tensors elementwise without rounding (`torch.true_divide`)."""
     def true_divide_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.true_divide` (`torch.Tensor.true_divide_`)."""
     @overload
     def float_power(self, exponent: Tensor) -> Tensor:
-        """Powers computed in double precision, whatever the dtypes (`torch.float_power`)."""
+        """Compute powers in double precision for all dtypes (`torch.float_power`)."""
     @overload
     def float_power(self, exponent: Number) -> Tensor: ...
     @overload
@@ -1044,69 +1044,69 @@ class TensorMethods:
     @overload
     def float_power_(self, exponent: Number) -> Tensor: ...
     def angle(self) -> Tensor:
-        """The angle of each complex number in the plane, in radians from -pi to pi (`torch.angle`)."""
+        """Compute the angle of each complex number, in radians from -pi to pi (`torch.angle`)."""
 
     # quantized
     def dequantize(self) -> Tensor:
-        """The numbers that a quantized tensor stands for (`torch.dequantize`)."""
+        """Convert a quantized tensor to floating-point numbers (`torch.dequantize`)."""
     def int_repr(self) -> Tensor:
-        """The integers of a quantized tensor (`torch.int_repr`)."""
+        """Return the integers of a quantized tensor (`torch.int_repr`)."""
     def q_scale(self) -> float:
-        """The distance between two neighbouring values of a tensor that is quantized by one scale (`torch.q_scale`)."""
+        """Return the scale of a tensor quantized per tensor (`torch.q_scale`)."""
     def q_zero_point(self) -> int:
-        """The integer that stands for 0 in a tensor that is quantized by one scale (`torch.q_zero_point`)."""
+        """Return the zero point of a tensor quantized per tensor (`torch.q_zero_point`)."""
     def q_per_channel_scales(self) -> Tensor:
-        """The scales of a tensor that is quantized by channels (`torch.q_per_channel_scales`)."""
+        """Return the scales of a tensor quantized per channel (`torch.q_per_channel_scales`)."""
     def q_per_channel_zero_points(self) -> Tensor:
-        """The zero points of a tensor that is quantized by channels (`torch.q_per_channel_zero_points`)."""
+        """Return the zero points of a tensor quantized per channel (`torch.q_per_channel_zero_points`)."""
     def q_per_channel_axis(self) -> int:
-        """The dimension whose indices have scales of their own (`torch.q_per_channel_axis`)."""
+        """Return the dimension along which a tensor is quantized per channel (`torch.q_per_channel_axis`)."""
     def qscheme(self) -> QScheme:
-        """How the integers of a quantized tensor stand for numbers (`torch.Tensor.qscheme`)."""
+        """Return the quantization scheme of a tensor (`torch.Tensor.qscheme`)."""
 
     # random
     def uniform_(self, from_: float = ..., to: float = ..., *, generator: Generator | None = ...) -> Tensor:
-        """Fills the tensor with numbers drawn uniformly from [from, to) (`torch.Tensor.uniform_`)."""
+        """Fill the tensor with samples from the uniform distribution over [from, to) (`torch.Tensor.uniform_`)."""
     def normal_(self, mean: float = ..., std: float = ..., *, generator: Generator | None = ...) -> Tensor:
-        """Fills the tensor with numbers drawn from one normal distribution (`torch.Tensor.normal_`)."""
+        """Fill the tensor with samples from a normal distribution (`torch.Tensor.normal_`)."""
     def log_normal_(
         self, mean: float = ..., std: float = ..., *, generator: Generator | None = ...
     ) -> Tensor:
-        """Fills the tensor with exponentials of numbers drawn from a normal distribution (`torch.Tensor.log_normal_`)."""
+        """Fill the tensor with samples from a log-normal distribution (`torch.Tensor.log_normal_`)."""
     def cauchy_(
         self, median: float = ..., sigma: float = ..., *, generator: Generator | None = ...
     ) -> Tensor:
-        """Fills the tensor with numbers drawn from a Cauchy distribution (`torch.Tensor.cauchy_`)."""
+        """Fill the tensor with samples from a Cauchy distribution (`torch.Tensor.cauchy_`)."""
     def exponential_(self, lambd: float = ..., *, generator: Generator | None = ...) -> Tensor:
-        """Fills the tensor with numbers drawn from an exponential distribution (`torch.Tensor.exponential_`)."""
+        """Fill the tensor with samples from an exponential distribution (`torch.Tensor.exponential_`)."""
     def geometric_(self, p: float, *, generator: Generator | None = ...) -> Tensor:
-        """Fills the tensor with numbers of trials up to the first success (`torch.Tensor.geometric_`)."""
+        """Fill the tensor with samples from a geometric distribution, the trials up to the first success (`torch.Tensor.geometric_`)."""
     @overload
     def random_(self, from_: int, to: int | None, *, generator: Generator | None = ...) -> Tensor:
-        """Fills the tensor with integers drawn uniformly from a range (`torch.Tensor.random_`)."""
+        """Fill the tensor with integers sampled uniformly from a range (`torch.Tensor.random_`)."""
     @overload
     def random_(self, to: int, *, generator: Generator | None = ...) -> Tensor: ...
     @overload
     def random_(self, *, generator: Generator | None = ...) -> Tensor: ...
     @overload
     def bernoulli_(self, p: Tensor, *, generator: Generator | None = ...) -> Tensor:
-        """Fills the tensor with ones, drawn with the probability `p`, and zeros (`torch.Tensor.bernoulli_`)."""
+        """Fill the tensor with samples of 0 and 1, where 1 has probability `p` (`torch.Tensor.bernoulli_`)."""
     @overload
     def bernoulli_(self, p: float = ..., *, generator: Generator | None = ...) -> Tensor: ...
     @overload
     def bernoulli(self, *, generator: Generator | None = ...) -> Tensor:
-        """Ones, drawn with given probabilities, and zeros (`torch.bernoulli`)."""
+        """Sample 0 and 1, where 1 has the given probabilities (`torch.bernoulli`)."""
     @overload
     def bernoulli(self, p: float, *, generator: Generator | None = ...) -> Tensor: ...
     def multinomial(
         self, num_samples: int, replacement: bool = ..., *, generator: Generator | None = ...
     ) -> Tensor:
-        """Indices drawn with probabilities in proportion to given weights (`torch.multinomial`)."""
+        """Sample indices with probabilities proportional to given weights (`torch.multinomial`)."""
 
     # reduction
     @overload
     def sum(self, *, dtype: dtype | None = ...) -> Tensor:
-        """The sum of all elements, or of those along given dimensions (`torch.sum`)."""
+        """Sum all elements, or the elements along given dimensions (`torch.sum`)."""
     @overload
     def sum(
         self, dim: int | Sequence[int] | None, keepdim: bool = ..., *, dtype: dtype | None = ...
@@ -1115,7 +1115,7 @@ class TensorMethods:
     def sum(self, dim: str | Sequence[str], keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def mean(self, *, dtype: dtype | None = ...) -> Tensor:
-        """The arithmetic mean of all elements, or of those along given dimensions (`torch.mean`)."""
+        """Compute the arithmetic mean of all elements, or along given dimensions (`torch.mean`)."""
     @overload
     def mean(
         self, dim: int | Sequence[int] | None, keepdim: bool = ..., *, dtype: dtype | None = ...
@@ -1124,22 +1124,22 @@ class TensorMethods:
     def mean(self, dim: str | Sequence[str], keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def prod(self, *, dtype: dtype | None = ...) -> Tensor:
-        """The product of all elements, or of those along one dimension (`torch.prod`)."""
+        """Multiply all elements, or the elements along a dimension (`torch.prod`)."""
     @overload
     def prod(self, dim: int, keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def prod(self, dim: str, keepdim: bool = ..., *, dtype: dtype | None = ...) -> Tensor: ...
     def amax(self, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
-        """The largest elements along given dimensions, without their indices (`torch.amax`)."""
+        """Return the maximum along given dimensions, without indices (`torch.amax`)."""
     def amin(self, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
-        """The smallest elements along given dimensions, without their indices (`torch.amin`)."""
+        """Return the minimum along given dimensions, without indices (`torch.amin`)."""
     def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> return_types.aminmax:
-        """The smallest and the largest elements, from one pass over the input (`torch.aminmax`)."""
+        """Compute the minimum and the maximum in one pass (`torch.aminmax`)."""
     def hash_tensor(self, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ...) -> Tensor:
-        """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`)."""
+        """Compute a 64-bit hash of all elements, or along given dimensions, by exclusive or of their bits (`torch.hash_tensor`)."""
     @overload
     def max(self, dim: int, keepdim: bool = ...) -> return_types.max:
-        """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`)."""
+        """Return the maximum of all elements, along a dimension with indices, or of two tensors (`torch.max`)."""
     @overload
     def max(self, dim: str, keepdim: bool = ...) -> return_types.max: ...
     @overload
@@ -1148,7 +1148,7 @@ class TensorMethods:
     def max(self) -> Tensor: ...
     @overload
     def min(self, dim: int, keepdim: bool = ...) -> return_types.min:
-        """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`)."""
+        """Return the minimum of all elements, along a dimension with indices, or of two tensors (`torch.min`)."""
     @overload
     def min(self, dim: str, keepdim: bool = ...) -> return_types.min: ...
     @overload
@@ -1156,12 +1156,12 @@ class TensorMethods:
     @overload
     def min(self) -> Tensor: ...
     def argmax(self, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
-        """The index of the largest element, of all or along one dimension (`torch.argmax`)."""
+        """Return the index of the maximum of all elements, or along a dimension (`torch.argmax`)."""
     def argmin(self, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
-        """The index of the smallest element, of all or along one dimension (`torch.argmin`)."""
+        """Return the index of the minimum of all elements, or along a dimension (`torch.argmin`)."""
     @overload
     def any(self) -> Tensor:
-        """Test if any element is not zero, of all or along given dimensions (`torch.any`)."""
+        """Test if any element is nonzero, of all or along given dimensions (`torch.any`)."""
     @overload
     def any(self, dim: int, keepdim: bool = ...) -> Tensor: ...
     @overload
@@ -1170,7 +1170,7 @@ class TensorMethods:
     def any(self, dim: str, keepdim: bool = ...) -> Tensor: ...
     @overload
     def all(self) -> Tensor:
-        """Test if all elements are not zero, of all or along given dimensions (`torch.all`)."""
+        """Test if all elements are nonzero, of all or along given dimensions (`torch.all`)."""
     @overload
     def all(self, dim: int, keepdim: bool = ...) -> Tensor: ...
     @overload
@@ -1179,12 +1179,12 @@ class TensorMethods:
     def all(self, dim: str, keepdim: bool = ...) -> Tensor: ...
     @overload
     def count_nonzero(self, dim: Sequence[int]) -> Tensor:
-        """The number of elements that are not zero, of all or along given dimensions (`torch.count_nonzero`)."""
+        """Count the nonzero elements, of all or along given dimensions (`torch.count_nonzero`)."""
     @overload
     def count_nonzero(self, dim: int | None = ...) -> Tensor: ...
     @overload
     def var(self, unbiased: bool = ...) -> Tensor:
-        """The variance of all elements, or of those along given dimensions (`torch.var`)."""
+        """Compute the variance of all elements, or along given dimensions (`torch.var`)."""
     @overload
     def var(self, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...) -> Tensor: ...
     @overload
@@ -1199,7 +1199,7 @@ class TensorMethods:
     ) -> Tensor: ...
     @overload
     def std(self, unbiased: bool = ...) -> Tensor:
-        """The standard deviation of all elements, or of those along given dimensions (`torch.std`)."""
+        """Compute the standard deviation of all elements, or along given dimensions (`torch.std`)."""
     @overload
     def std(self, dim: int | Sequence[int] | None, unbiased: bool = ..., keepdim: bool = ...) -> Tensor: ...
     @overload
@@ -1214,12 +1214,12 @@ class TensorMethods:
     ) -> Tensor: ...
     @overload
     def logsumexp(self, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor:
-        """The logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`)."""
+        """Compute the logarithm of the sum of exponentials along given dimensions (`torch.logsumexp`)."""
     @overload
     def logsumexp(self, dim: str | Sequence[str], keepdim: bool = ...) -> Tensor: ...
     @overload
     def cumsum(self, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-        """The sums of each element and all those before it, along one dimension (`torch.cumsum`)."""
+        """Compute the cumulative sum along a dimension (`torch.cumsum`)."""
     @overload
     def cumsum(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
@@ -1229,7 +1229,7 @@ class TensorMethods:
     def cumsum_(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def cumprod(self, dim: int, *, dtype: dtype | None = ...) -> Tensor:
-        """The products of each element and all those before it, along one dimension (`torch.cumprod`)."""
+        """Compute the cumulative product along a dimension (`torch.cumprod`)."""
     @overload
     def cumprod(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
@@ -1239,76 +1239,76 @@ class TensorMethods:
     def cumprod_(self, dim: str, *, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def logcumsumexp(self, dim: int) -> Tensor:
-        """The logarithm of the running sum of exponentials along one dimension (`torch.logcumsumexp`)."""
+        """Compute the logarithm of the cumulative sum of exponentials along a dimension (`torch.logcumsumexp`)."""
     @overload
     def logcumsumexp(self, dim: str) -> Tensor: ...
     @overload
     def cummax(self, dim: int) -> return_types.cummax:
-        """The largest element so far along one dimension, with its index (`torch.cummax`)."""
+        """Compute the cumulative maximum along a dimension, and its indices (`torch.cummax`)."""
     @overload
     def cummax(self, dim: str) -> return_types.cummax: ...
     @overload
     def cummin(self, dim: int) -> return_types.cummin:
-        """The smallest element so far along one dimension, with its index (`torch.cummin`)."""
+        """Compute the cumulative minimum along a dimension, and its indices (`torch.cummin`)."""
     @overload
     def cummin(self, dim: str) -> return_types.cummin: ...
 
     # searching
     @overload
     def mode(self, dim: int = ..., keepdim: bool = ...) -> return_types.mode:
-        """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`)."""
+        """Return the most frequent element along a dimension, the smallest in ties, and its index (`torch.mode`)."""
     @overload
     def mode(self, dim: str, keepdim: bool = ...) -> return_types.mode: ...
 
     # shapes
     @overload
     def hsplit(self, sections: int) -> Sequence[Tensor]:
-        """Views of pieces side by side, along the columns (`torch.hsplit`)."""
+        """Split a tensor along its columns into views (`torch.hsplit`)."""
     @overload
     def hsplit(self, indices: Sequence[int]) -> Sequence[Tensor]: ...
     @overload
     def vsplit(self, sections: int) -> Sequence[Tensor]:
-        """Views of pieces one above the other, along the rows (`torch.vsplit`)."""
+        """Split a tensor along its rows into views (`torch.vsplit`)."""
     @overload
     def vsplit(self, indices: Sequence[int]) -> Sequence[Tensor]: ...
     @overload
     def dsplit(self, sections: int) -> Sequence[Tensor]:
-        """Views of pieces one behind the other, along the third dimension (`torch.dsplit`)."""
+        """Split a tensor along its third dimension into views (`torch.dsplit`)."""
     @overload
     def dsplit(self, indices: Sequence[int]) -> Sequence[Tensor]: ...
     def unsafe_chunk(self, chunks: int, dim: int = ...) -> Sequence[Tensor]:
-        """The pieces that `chunk` gives, without its check of in-place writes (`torch.unsafe_chunk`)."""
+        """Split a tensor into chunks like `chunk`, without its check of in-place writes (`torch.unsafe_chunk`)."""
     def unsafe_split(self, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-        """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`)."""
+        """Split a tensor into chunks of one length like `split`, without its check of in-place writes (`torch.unsafe_split`)."""
     def unsafe_split_with_sizes(self, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-        """The pieces that `split_with_sizes` gives, without its check of in-place writes (`torch.unsafe_split_with_sizes`)."""
+        """Split a tensor like `split_with_sizes`, without its check of in-place writes (`torch.unsafe_split_with_sizes`)."""
     def diag(self, diagonal: int = ...) -> Tensor:
-        """A matrix with a vector on a diagonal, or a copy of a matrix's diagonal (`torch.diag`)."""
+        """Create a matrix with a vector on a diagonal, or copy the diagonal of a matrix (`torch.diag`)."""
     def diagflat(self, offset: int = ...) -> Tensor:
-        """A square matrix with all elements on a diagonal, in row-major order, and zeros elsewhere (`torch.diagflat`)."""
+        """Create a square matrix with the flattened elements on a diagonal and zeros elsewhere (`torch.diagflat`)."""
     def diag_embed(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-        """Matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`)."""
+        """Create matrices with the last dimension on a diagonal and zeros elsewhere (`torch.diag_embed`)."""
     def narrow_copy(self, dim: int, start: int, length: int) -> Tensor:
-        """A copy of a range of indices along a dimension (`torch.narrow_copy`)."""
+        """Copy a range of indices along a dimension (`torch.narrow_copy`)."""
     def sum_to_size(self, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-        """Sums over the dimensions along which a shape would be broadcast to `input`'s (`torch.Tensor.sum_to_size`)."""
+        """Sum over the dimensions along which a shape would broadcast to the shape of `input` (`torch.Tensor.sum_to_size`)."""
 
     # softmax
     @overload
     def softmax(self, dim: int, dtype: dtype | None = ...) -> Tensor:
-        """Exponentials along one dimension, divided by their sum (`torch.softmax`)."""
+        """Apply softmax along a dimension (`torch.softmax`)."""
     @overload
     def softmax(self, dim: str, dtype: dtype | None = ...) -> Tensor: ...
     @overload
     def log_softmax(self, dim: int, dtype: dtype | None = ...) -> Tensor:
-        """The logarithm of softmax along one dimension (`torch.log_softmax`)."""
+        """Compute the logarithm of softmax along a dimension (`torch.log_softmax`)."""
     @overload
     def log_softmax(self, dim: str, dtype: dtype | None = ...) -> Tensor: ...
 
     # sorting
     @overload
     def sort(self, dim: int = ..., descending: bool = ...) -> return_types.sort:
-        """The elements along a dimension in order, and the indices from which they come (`torch.sort`)."""
+        """Sort the elements along a dimension, and return their original indices (`torch.sort`)."""
     @overload
     def sort(self, *, stable: bool | None, dim: int = ..., descending: bool = ...) -> return_types.sort: ...
     @overload
@@ -1317,30 +1317,30 @@ class TensorMethods:
     def sort(self, *, stable: bool | None, dim: str, descending: bool = ...) -> return_types.sort: ...
     @overload
     def argsort(self, dim: int = ..., descending: bool = ...) -> Tensor:
-        """The indices that put the elements along a dimension in order (`torch.argsort`)."""
+        """Return the indices that sort the elements along a dimension (`torch.argsort`)."""
     @overload
     def argsort(self, *, stable: bool, dim: int = ..., descending: bool = ...) -> Tensor: ...
     @overload
     def argsort(self, dim: str, descending: bool = ...) -> Tensor: ...
     def msort(self) -> Tensor:
-        """The elements along the first dimension in ascending order (`torch.msort`)."""
+        """Sort the elements along the first dimension in ascending order (`torch.msort`)."""
     def topk(self, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...) -> return_types.topk:
-        """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`)."""
+        """Return the k largest, or smallest, elements along a dimension, and their indices (`torch.topk`)."""
     @overload
     def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> return_types.kthvalue:
-        """The k-th smallest element along a dimension, and its index (`torch.kthvalue`)."""
+        """Return the k-th smallest element along a dimension, and its index (`torch.kthvalue`)."""
     @overload
     def kthvalue(self, k: int, dim: str, keepdim: bool = ...) -> return_types.kthvalue: ...
     @overload
     def median(self) -> Tensor:
-        """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`)."""
+        """Return the median of all elements or along a dimension, the lower of two middle elements (`torch.median`)."""
     @overload
     def median(self, dim: int, keepdim: bool = ...) -> return_types.median: ...
     @overload
     def median(self, dim: str, keepdim: bool = ...) -> return_types.median: ...
     @overload
     def nanmedian(self) -> Tensor:
-        """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`)."""
+        """Return the median while ignoring NaN, of all elements or along a dimension (`torch.nanmedian`)."""
     @overload
     def nanmedian(self, dim: int, keepdim: bool = ...) -> return_types.nanmedian: ...
     @overload
@@ -1348,34 +1348,34 @@ class TensorMethods:
 
     # sparse_compressed
     def crow_indices(self) -> Tensor:
-        """Start of each row, or block row, among the values (`torch.Tensor.crow_indices`)."""
+        """Return the row pointers of a tensor in CSR or BSR layout (`torch.Tensor.crow_indices`)."""
     def col_indices(self) -> Tensor:
-        """The column of each value, or block (`torch.Tensor.col_indices`)."""
+        """Return the column index of each value or block (`torch.Tensor.col_indices`)."""
     def ccol_indices(self) -> Tensor:
-        """Start of each column, or block column, among the values (`torch.Tensor.ccol_indices`)."""
+        """Return the column pointers of a tensor in CSC or BSC layout (`torch.Tensor.ccol_indices`)."""
     def row_indices(self) -> Tensor:
-        """The row of each value, or block (`torch.Tensor.row_indices`)."""
+        """Return the row index of each value or block (`torch.Tensor.row_indices`)."""
     def to_sparse_csr(self, dense_dim: int | None = ...) -> Tensor:
-        """A tensor in compressed rows (`torch.Tensor.to_sparse_csr`)."""
+        """Convert a tensor to compressed sparse row (CSR) layout (`torch.Tensor.to_sparse_csr`)."""
     def to_sparse_csc(self, dense_dim: int | None = ...) -> Tensor:
-        """A tensor in compressed columns (`torch.Tensor.to_sparse_csc`)."""
+        """Convert a tensor to compressed sparse column (CSC) layout (`torch.Tensor.to_sparse_csc`)."""
     def to_sparse_bsr(self, blocksize: int | Sequence[int], dense_dim: int | None = ...) -> Tensor:
-        """A tensor in compressed rows of blocks (`torch.Tensor.to_sparse_bsr`)."""
+        """Convert a tensor to block compressed sparse row (BSR) layout (`torch.Tensor.to_sparse_bsr`)."""
     def to_sparse_bsc(self, blocksize: int | Sequence[int], dense_dim: int | None = ...) -> Tensor:
-        """A tensor in compressed columns of blocks (`torch.Tensor.to_sparse_bsc`)."""
+        """Convert a tensor to block compressed sparse column (BSC) layout (`torch.Tensor.to_sparse_bsc`)."""
 
     # sparse_coo
     def _indices(self) -> Tensor: ...
     def _values(self) -> Tensor: ...
     def indices(self) -> Tensor:
-        """The coordinates of a coalesced sparse tensor (`torch.Tensor.indices`)."""
+        """Return the coordinates of a coalesced sparse tensor (`torch.Tensor.indices`)."""
     def values(self) -> Tensor:
-        """The specified elements of a sparse tensor (`torch.Tensor.values`)."""
+        """Return the specified elements of a sparse tensor (`torch.Tensor.values`)."""
     def coalesce(self) -> Tensor:
-        """The same sparse tensor with sorted coordinates, each of them once (`torch.Tensor.coalesce`)."""
+        """Coalesce a sparse tensor: sort its coordinates and sum duplicates (`torch.Tensor.coalesce`)."""
     def _coalesced_(self, coalesced: bool) -> Tensor: ...
     def to_dense(self, dtype: dtype | None = ..., *, masked_grad: bool | None = ...) -> Tensor:
-        """A sparse tensor with all of its elements in memory; a strided one as it is (`torch.Tensor.to_dense`)."""
+        """Convert a sparse tensor to a strided tensor (`torch.Tensor.to_dense`)."""
     @overload
     def to_sparse(
         self,
@@ -1384,55 +1384,55 @@ class TensorMethods:
         blocksize: int | Sequence[int] | None = ...,
         dense_dim: int | None = ...,
     ) -> Tensor:
-        """A tensor in a sparse layout, whose specified elements are those that are not zero (`torch.Tensor.to_sparse`)."""
+        """Convert a tensor to a sparse layout that stores its nonzero elements (`torch.Tensor.to_sparse`)."""
     @overload
     def to_sparse(self, sparse_dim: int) -> Tensor: ...
     def sparse_mask(self, mask: Tensor) -> Tensor:
-        """The elements of a tensor at the places that a sparse one specifies (`torch.Tensor.sparse_mask`)."""
+        """Select the elements of a tensor at the coordinates of a sparse tensor (`torch.Tensor.sparse_mask`)."""
     def sparse_resize_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
-        """Gives a sparse tensor other sizes (`torch.Tensor.sparse_resize_`)."""
+        """Resize a sparse tensor, in place (`torch.Tensor.sparse_resize_`)."""
     def sparse_resize_and_clear_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
-        """Gives a sparse tensor other sizes and no element (`torch.Tensor.sparse_resize_and_clear_`)."""
+        """Resize a sparse tensor and remove its elements, in place (`torch.Tensor.sparse_resize_and_clear_`)."""
     def resize_as_sparse_(self, the_template: Tensor) -> Tensor:
         """Give a sparse tensor the sizes of another one, in place (`torch.resize_as_sparse_`)."""
 
     # sparse_products
     def smm(self, mat2: Tensor) -> Tensor:
-        """The product of a sparse matrix of coordinates with a dense one, as a sparse matrix (`torch.smm`)."""
+        """Multiply a sparse COO matrix by a dense matrix, giving a sparse matrix (`torch.smm`)."""
     def sspaddmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
-        """A sparse matrix plus the product of another one with a dense matrix, as a sparse matrix (`torch.sspaddmm`)."""
+        """Add the product of a sparse and a dense matrix to a sparse matrix, giving a sparse matrix (`torch.sspaddmm`)."""
 
     # special
     def lgamma(self) -> Tensor:
-        """Natural logarithm of the absolute value of the gamma function (`torch.lgamma`)."""
+        """Compute the natural logarithm of the absolute value of the gamma function (`torch.lgamma`)."""
     def lgamma_(self) -> Tensor:
         """In-place version of `tt.lgamma` (`torch.Tensor.lgamma_`)."""
     def digamma(self) -> Tensor:
-        """Logarithmic derivative of the gamma function (`torch.digamma`)."""
+        """Compute the digamma function, the logarithmic derivative of the gamma function (`torch.digamma`)."""
     def digamma_(self) -> Tensor:
         """In-place version of `tt.digamma` (`torch.Tensor.digamma_`)."""
     def polygamma(self, n: int) -> Tensor:
-        """Derivative of order `n` of the digamma function (`torch.polygamma`)."""
+        """Compute the `n`-th derivative of the digamma function (`torch.polygamma`)."""
     def polygamma_(self, n: int) -> Tensor:
         """In-place version of `tt.polygamma` (`torch.Tensor.polygamma_`)."""
     def mvlgamma(self, p: int) -> Tensor:
-        """Natural logarithm of the multivariate gamma function (`torch.mvlgamma`)."""
+        """Compute the natural logarithm of the multivariate gamma function (`torch.mvlgamma`)."""
     def mvlgamma_(self, p: int) -> Tensor:
         """In-place version of `tt.mvlgamma` (`torch.Tensor.mvlgamma_`)."""
     def igamma(self, other: Tensor) -> Tensor:
-        """Regularised lower incomplete gamma function (`torch.igamma`)."""
+        """Compute the regularized lower incomplete gamma function (`torch.igamma`)."""
     def igamma_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.igamma` (`torch.Tensor.igamma_`)."""
     def igammac(self, other: Tensor) -> Tensor:
-        """Regularised upper incomplete gamma function (`torch.igammac`)."""
+        """Compute the regularized upper incomplete gamma function (`torch.igammac`)."""
     def igammac_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.igammac` (`torch.Tensor.igammac_`)."""
     def erfinv(self) -> Tensor:
-        """Inverse of the error function (`torch.erfinv`)."""
+        """Compute the inverse of the error function (`torch.erfinv`)."""
     def erfinv_(self) -> Tensor:
         """In-place version of `tt.erfinv` (`torch.Tensor.erfinv_`)."""
     def i0(self) -> Tensor:
-        """Modified Bessel function of the first kind of order 0 (`torch.i0`)."""
+        """Compute the modified Bessel function of the first kind of order 0 (`torch.i0`)."""
     def i0_(self) -> Tensor:
         """In-place version of `tt.i0` (`torch.Tensor.i0_`)."""
 
@@ -1440,16 +1440,16 @@ class TensorMethods:
     def nansum(
         self, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
     ) -> Tensor:
-        """The sum of all elements that are not nan, or of those along given dimensions (`torch.nansum`)."""
+        """Sum all elements, or along given dimensions, ignoring NaN (`torch.nansum`)."""
     def nanmean(
         self, dim: int | Sequence[int] | None = ..., keepdim: bool = ..., *, dtype: dtype | None = ...
     ) -> Tensor:
-        """The mean of all elements that are not nan, or of those along given dimensions (`torch.nanmean`)."""
+        """Compute the mean of all elements, or along given dimensions, ignoring NaN (`torch.nanmean`)."""
     @overload
     def quantile(
         self, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor:
-        """The values below which given shares of the sorted elements lie, overall or along one dimension (`torch.quantile`)."""
+        """Compute quantiles of all elements, or along a dimension (`torch.quantile`)."""
     @overload
     def quantile(
         self, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
@@ -1458,15 +1458,15 @@ class TensorMethods:
     def nanquantile(
         self, q: Tensor, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor:
-        """Quantiles of the elements that are not nan, overall or along one dimension (`torch.nanquantile`)."""
+        """Compute quantiles of all elements, or along a dimension, ignoring NaN (`torch.nanquantile`)."""
     @overload
     def nanquantile(
         self, q: float, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...
     ) -> Tensor: ...
     def histc(self, bins: int = ..., min: Number = ..., max: Number = ...) -> Tensor:
-        """The numbers of elements in bins of equal width (`torch.histc`)."""
+        """Count the elements in bins of equal width (`torch.histc`)."""
     def bincount(self, weights: Tensor | None = ..., minlength: int = ...) -> Tensor:
-        """The number of times that each integer occurs (`torch.bincount`)."""
+        """Count the occurrences of each integer (`torch.bincount`)."""
 
     # storage
     def resize_(
@@ -1475,12 +1475,12 @@ class TensorMethods:
         size: Sequence[int] | None = ...,
         memory_format: memory_format | None = ...,
     ) -> Tensor:
-        """Gives a tensor another shape in place, with more memory if the elements need it (`torch.Tensor.resize_`)."""
+        """Resize a tensor in place, growing its memory if needed (`torch.Tensor.resize_`)."""
     def resize_as_(self, the_template: Tensor, *, memory_format: memory_format | None = ...) -> Tensor:
-        """Gives a tensor the shape of another one in place, with more memory if the elements need it (`torch.resize_as_`)."""
+        """Resize a tensor in place to another tensor's shape, growing its memory if needed (`torch.resize_as_`)."""
     @overload
     def set_(self, source: Storage) -> Tensor:
-        """Makes a tensor look at the memory of another tensor, or of a storage (`torch.Tensor.set_`)."""
+        """Make a tensor view the memory of another tensor or of a storage, in place (`torch.Tensor.set_`)."""
     @overload
     def set_(
         self, source: Storage, storage_offset: int, size: Sequence[int], stride: Sequence[int] = ...
@@ -1499,40 +1499,40 @@ class TensorMethods:
     # views
     @overload
     def view(self, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-        """The same elements in another shape, or their bytes as another dtype, without a copy (`torch.Tensor.view`)."""
+        """Return a view with another shape, or of the bytes as another dtype (`torch.Tensor.view`)."""
     @overload
     def view(self, dtype: dtype) -> Tensor: ...
     def as_strided(
         self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
     ) -> Tensor:
-        """A view of `input`'s memory with any sizes and strides (`torch.as_strided`)."""
+        """Return a view of the memory of `input` with given sizes and strides (`torch.as_strided`)."""
     def _strided_from(self, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor: ...
     def expand(
         self, *sizes: int | Sequence[int], size: Sequence[int] | None = ..., implicit: bool = ...
     ) -> Tensor:
-        """A view in which dimensions of size 1 are repeated without a copy (`torch.Tensor.expand`)."""
+        """Return a view with dimensions of size 1 repeated without a copy (`torch.Tensor.expand`)."""
     def permute(self, *sizes: int | Sequence[int], dims: Sequence[int] | None = ...) -> Tensor:
-        """A view with the dimensions in another order (`torch.permute`)."""
+        """Return a view with the dimensions permuted (`torch.permute`)."""
     @overload
     def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """A view with two dimensions exchanged (`torch.transpose`)."""
+        """Return a view with two dimensions transposed (`torch.transpose`)."""
     @overload
     def transpose(self, dim0: str, dim1: str) -> Tensor: ...
     def t(self) -> Tensor:
-        """The transpose of a matrix, as a view (`torch.t`)."""
+        """Return the transpose of a matrix as a view (`torch.t`)."""
     @overload
     def select(self, dim: int, index: int) -> Tensor:
-        """A view of the slice at one index of a dimension (`torch.select`)."""
+        """Return a view of the slice at an index of a dimension (`torch.select`)."""
     @overload
     def select(self, dim: str, index: int) -> Tensor: ...
     def slice(
         self, dim: int = ..., start: int | None = ..., end: int | None = ..., step: int = ...
     ) -> Tensor:
-        """A view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`)."""
+        """Return a view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`)."""
     def _slice_first(self, start: int | None, end: int | None, step: int) -> Tensor: ...
     @overload
     def squeeze(self) -> Tensor:
-        """A view without dimensions of size 1 (`torch.squeeze`)."""
+        """Return a view without dimensions of size 1 (`torch.squeeze`)."""
     @overload
     def squeeze(self, dim: int) -> Tensor: ...
     @overload
@@ -1540,51 +1540,51 @@ class TensorMethods:
     @overload
     def squeeze(self, dim: str) -> Tensor: ...
     def unsqueeze(self, dim: int) -> Tensor:
-        """A view with a new dimension of size 1 (`torch.unsqueeze`)."""
+        """Return a view with a new dimension of size 1 (`torch.unsqueeze`)."""
     def alias(self) -> Tensor:
-        """A view of the whole tensor (`aten::alias`)."""
+        """Return a view of the whole tensor (`aten::alias`)."""
     def detach(self) -> Tensor:
-        """The same elements outside the graph of derivatives (`torch.detach`)."""
+        """Return a view that is detached from the autograd graph (`torch.detach`)."""
     def reshape(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = ...) -> Tensor:
-        """The same elements in another shape, as a view where the strides allow it and else as a copy (`torch.reshape`)."""
+        """Return the elements in another shape, as a view if the strides allow it and else as a copy (`torch.reshape`)."""
     def _select_first(self, index: Number) -> Tensor: ...
     def _basic_index(self, index: Sequence[int]) -> Tensor: ...
     def diagonal(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-        """A view of the diagonals of the matrices in two dimensions (`torch.diagonal`)."""
+        """Return a view of the diagonals of the matrices in two dimensions (`torch.diagonal`)."""
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """A view of all windows of one size along a dimension (`torch.Tensor.unfold`)."""
+        """Return a view of all sliding windows of a given size along a dimension (`torch.Tensor.unfold`)."""
     @overload
     def narrow(self, dim: int, start: Tensor, length: int) -> Tensor:
-        """A view of a range of indices along a dimension (`torch.narrow`)."""
+        """Return a view of a range of indices along a dimension (`torch.narrow`)."""
     @overload
     def narrow(self, dim: int, start: int, length: int) -> Tensor: ...
     def view_as(self, other: Tensor) -> Tensor:
-        """The same elements in another tensor's shape, without a copy (`torch.Tensor.view_as`)."""
+        """Return a view with another tensor's shape (`torch.Tensor.view_as`)."""
     def reshape_as(self, other: Tensor) -> Tensor:
-        """The same elements in another tensor's shape, as a view where the strides allow it and else as a copy (`torch.Tensor.reshape_as`)."""
+        """Return the elements in another tensor's shape, as a view if the strides allow it and else as a copy (`torch.Tensor.reshape_as`)."""
     def expand_as(self, other: Tensor) -> Tensor:
-        """A view with dimensions of size 1 repeated, without a copy, to another tensor's shape (`torch.Tensor.expand_as`)."""
+        """Return a view with dimensions of size 1 repeated to another tensor's shape (`torch.Tensor.expand_as`)."""
     def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] | None = ...) -> Tensor:
-        """A view in which dimensions of size 1, and new ones in front, are repeated to a shape (`torch.broadcast_to`)."""
+        """Return a view broadcast to a shape (`torch.broadcast_to`)."""
     @overload
     def movedim(self, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-        """A view with some dimensions moved to other places and the rest in their order (`torch.movedim`)."""
+        """Return a view with some dimensions moved to other positions and the rest in their order (`torch.movedim`)."""
     @overload
     def movedim(self, source: int, destination: int) -> Tensor: ...
     @overload
     def moveaxis(self, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-        """A view with some dimensions moved to other places and the rest in their order (`torch.moveaxis`)."""
+        """Return a view with some dimensions moved to other positions and the rest in their order (`torch.moveaxis`)."""
     @overload
     def moveaxis(self, source: int, destination: int) -> Tensor: ...
     def swapaxes(self, axis0: int, axis1: int) -> Tensor:
-        """A view with two dimensions exchanged, by NumPy's name (`torch.swapaxes`)."""
+        """Return a view with two dimensions exchanged, under NumPy's name (`torch.swapaxes`)."""
     def swapdims(self, dim0: int, dim1: int) -> Tensor:
-        """A view with two dimensions exchanged (`torch.swapdims`)."""
+        """Return a view with two dimensions transposed (`torch.swapdims`)."""
     def adjoint(self) -> Tensor:
-        """The conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`)."""
+        """Return the conjugate transpose of a matrix, or of each matrix of a batch (`torch.adjoint`)."""
     @overload
     def flatten(self, start_dim: int = ..., end_dim: int = ...) -> Tensor:
-        """Neighbouring dimensions merged into one, as a view where the strides allow it and else as a copy (`torch.flatten`)."""
+        """Merge adjacent dimensions into one, as a view if the strides allow it and else as a copy (`torch.flatten`)."""
     @overload
     def flatten(self, start_dim: int, end_dim: int, out_dim: str) -> Tensor: ...
     @overload
@@ -1593,30 +1593,30 @@ class TensorMethods:
     def flatten(self, dims: Sequence[str | None], out_dim: str) -> Tensor: ...
     @overload
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
-        """A view in which one dimension is split into several (`torch.unflatten`)."""
+        """Return a view in which one dimension is split into several (`torch.unflatten`)."""
     @overload
     def unflatten(self, dim: str, sizes: Any) -> Tensor: ...
     def ravel(self) -> Tensor:
-        """All elements in one dimension, in row-major order (`torch.ravel`)."""
+        """Flatten a tensor to one dimension in row-major order (`torch.ravel`)."""
     @overload
     def split(self, split_size: int, dim: int = ...) -> Sequence[Tensor]:
-        """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`)."""
+        """Split a dimension into views of consecutive chunks, of one length or of given lengths (`torch.split`)."""
     @overload
     def split(self, split_size: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
     def split_with_sizes(self, split_sizes: Sequence[int], dim: int = ...) -> Sequence[Tensor]:
-        """Views of consecutive pieces of a dimension, of lengths given (`torch.split_with_sizes`)."""
+        """Split a dimension into views of consecutive chunks of given lengths (`torch.split_with_sizes`)."""
     def chunk(self, chunks: int, dim: int = ...) -> Sequence[Tensor]:
-        """Views of at most a given number of consecutive pieces of a dimension, equal but for the last (`torch.chunk`)."""
+        """Split a dimension into at most a given number of views of equal length, except for the last (`torch.chunk`)."""
     @overload
     def tensor_split(self, sections: int, dim: int = ...) -> Sequence[Tensor]:
-        """Views of a number of nearly equal pieces of a dimension, or of the pieces between given indices (`torch.tensor_split`)."""
+        """Split a dimension into views, a number of nearly equal chunks or the chunks between given indices (`torch.tensor_split`)."""
     @overload
     def tensor_split(self, indices: Sequence[int], dim: int = ...) -> Sequence[Tensor]: ...
     @overload
     def tensor_split(self, tensor_indices_or_sections: Tensor, dim: int = ...) -> Sequence[Tensor]: ...
     @overload
     def unbind(self, dim: int = ...) -> Sequence[Tensor]:
-        """Views of the slices at all indices of a dimension (`torch.unbind`)."""
+        """Return views of the slices at all indices of a dimension (`torch.unbind`)."""
     @overload
     def unbind(self, dim: str) -> Sequence[Tensor]: ...
     def as_strided_(

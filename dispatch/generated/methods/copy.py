@@ -36,7 +36,7 @@ class CopyMethods:
     _spec: Any
 
     def copy_(self, src: Tensor | Number, non_blocking: bool = False) -> Tensor:
-        """Writes the elements of another tensor into this one (`torch.Tensor.copy_`).
+        """Copy the elements of another tensor into this tensor (`torch.Tensor.copy_`).
 
         Args:
             input: The tensor to write into. The method's `self`.
@@ -87,7 +87,7 @@ class CopyMethods:
         return plan(self)
 
     def contiguous(self, beyond: Any = None, memory_format: memory_format = contiguous_format) -> Tensor:
-        """A tensor with the same elements that lies contiguously in memory (`torch.Tensor.contiguous`).
+        """Return a contiguous tensor with the same elements, a copy if the tensor is not contiguous (`torch.Tensor.contiguous`).
 
         Args:
             input: A tensor of any shape. The method's `self`.
@@ -123,7 +123,7 @@ class CopyMethods:
         return plan(self)
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """A tensor converted to another dtype, device or memory format (`torch.Tensor.to`).
+        """Convert a tensor to another dtype, device or memory format (`torch.Tensor.to`).
 
         Signatures::
 
@@ -193,7 +193,7 @@ class CopyMethods:
         return to_packet.general((self, *args), kwargs, METHOD)
 
     def type_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
-        """A tensor converted to the dtype and device of another one (`torch.Tensor.type_as`).
+        """Convert a tensor to the dtype and device of another tensor (`torch.Tensor.type_as`).
 
         Args:
             input: A tensor of any shape. The method's `self`.

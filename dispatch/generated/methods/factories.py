@@ -49,7 +49,7 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """A tensor with given sizes and strides, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty_strided`).
+        """Create an uninitialized tensor with given sizes and strides and this tensor's dtype and device (`torch.Tensor.new_empty_strided`).
 
         Args:
             input: The tensor whose dtype and device are taken. The method's `self`.
@@ -129,7 +129,7 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """A tensor of a given size, with this tensor's dtype and device, that is not initialized (`torch.Tensor.new_empty`).
+        """Create an uninitialized tensor of a given size with this tensor's dtype and device (`torch.Tensor.new_empty`).
 
         Args:
             input: The tensor whose dtype and device are taken. The method's `self`.
@@ -195,7 +195,7 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """Zeros in a given size, with this tensor's dtype and device (`torch.Tensor.new_zeros`).
+        """Create a tensor of zeros of a given size with this tensor's dtype and device (`torch.Tensor.new_zeros`).
 
         Args:
             input: The tensor whose dtype and device are taken. The method's `self`.
@@ -261,7 +261,7 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """Ones in a given size, with this tensor's dtype and device (`torch.Tensor.new_ones`).
+        """Create a tensor of ones of a given size with this tensor's dtype and device (`torch.Tensor.new_ones`).
 
         Args:
             input: The tensor whose dtype and device are taken. The method's `self`.
@@ -328,7 +328,7 @@ class FactoriesMethods:
         pin_memory: bool | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """One value everywhere in a given size, with this tensor's dtype and device (`torch.Tensor.new_full`).
+        """Create a tensor of a given size filled with one value, with this tensor's dtype and device (`torch.Tensor.new_full`).
 
         Args:
             input: The tensor whose dtype and device are taken. The method's `self`.
@@ -412,7 +412,7 @@ class FactoriesMethods:
         return plan(self)
 
     def fill_diagonal_(self, fill_value: Number, wrap: bool = False) -> Tensor:
-        """One value on the main diagonal, in place (`torch.Tensor.fill_diagonal_`).
+        """Fill the main diagonal with a value, in place (`torch.Tensor.fill_diagonal_`).
 
         Args:
             input: A matrix, or a tensor of more dimensions that all have one size; it is written to. The

@@ -51,7 +51,7 @@ class IndexingMethods:
     _spec: Any
 
     def index(self, indices: Sequence[Tensor | None]) -> Tensor:
-        """The elements at which tensors of indices or masks point; what `x[i, j]` computes (`aten::index.Tensor`).
+        """Return the elements that tensors of indices or masks select, as `x[i, j]` does (`aten::index.Tensor`).
 
         Args:
             input: A tensor of at least as many dimensions as the indices cover. The method's `self`.
@@ -519,7 +519,7 @@ class IndexingMethods:
         return plan(self)
 
     def nonzero_numpy(self) -> Sequence[Tensor]:
-        """The indices of all elements that are not zero, as a vector for each dimension (`aten::nonzero_numpy`).
+        """Return the indices of all nonzero elements as a vector for each dimension (`aten::nonzero_numpy`).
 
         Args:
             input: A tensor of any shape and dtype; a scalar counts as a vector of one element. The method's
@@ -667,7 +667,7 @@ class IndexingMethods:
         return plan(self)
 
     def repeat(self, *sizes: int | Sequence[int], repeats: Sequence[int] | None = None) -> Tensor:
-        """The tensor copied a number of times along each dimension (`torch.Tensor.repeat`).
+        """Repeat the tensor along each dimension (`torch.Tensor.repeat`).
 
         Args:
             input: A tensor of any shape. The method's `self`.

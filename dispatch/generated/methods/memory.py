@@ -32,7 +32,7 @@ class MemoryMethods:
     _spec: Any
 
     def record_stream(self, s: Stream) -> None:
-        """Tells the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`).
+        """Tell the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`).
 
         Args:
             input: A CUDA tensor. The method's `self`.
@@ -102,7 +102,7 @@ class MemoryMethods:
         return plan(self)
 
     def pin_memory(self, device: device | str | int | None = None) -> Tensor:
-        """A copy of a CPU tensor in page-locked host memory (`torch.Tensor.pin_memory`).
+        """Copy a CPU tensor into page-locked host memory (`torch.Tensor.pin_memory`).
 
         Args:
             input: A tensor on the CPU. The method's `self`.

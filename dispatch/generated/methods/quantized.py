@@ -107,7 +107,7 @@ class QuantizedMethods:
         return plan(self)
 
     def qscheme(self) -> QScheme:
-        """How the integers of a quantized tensor stand for numbers (`torch.Tensor.qscheme`).
+        """Return the quantization scheme of a tensor (`torch.Tensor.qscheme`).
 
         Args:
             input: A quantized tensor. The method's `self`.

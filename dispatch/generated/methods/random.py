@@ -38,7 +38,7 @@ class RandomMethods:
     def uniform_(
         self, from_: float = 0.0, to: float = 1.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        """Fills the tensor with numbers drawn uniformly from [from, to) (`torch.Tensor.uniform_`).
+        """Fill the tensor with samples from the uniform distribution over [from, to) (`torch.Tensor.uniform_`).
 
         Args:
             input: A floating or complex tensor. Both parts of complex elements are sampled. The method's
@@ -78,7 +78,7 @@ class RandomMethods:
     def normal_(
         self, mean: float = 0.0, std: float = 1.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        """Fills the tensor with numbers drawn from one normal distribution (`torch.Tensor.normal_`).
+        """Fill the tensor with samples from a normal distribution (`torch.Tensor.normal_`).
 
         Args:
             input: A floating or complex tensor. A complex element's parts have half the variance each. The
@@ -117,7 +117,7 @@ class RandomMethods:
     def log_normal_(
         self, mean: float = 1.0, std: float = 2.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        """Fills the tensor with exponentials of numbers drawn from a normal distribution (`torch.Tensor.log_normal_`).
+        """Fill the tensor with samples from a log-normal distribution (`torch.Tensor.log_normal_`).
 
             exp(mean + std * z), z normal with mean 0 and standard deviation 1
 
@@ -157,7 +157,7 @@ class RandomMethods:
     def cauchy_(
         self, median: float = 0.0, sigma: float = 1.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        """Fills the tensor with numbers drawn from a Cauchy distribution (`torch.Tensor.cauchy_`).
+        """Fill the tensor with samples from a Cauchy distribution (`torch.Tensor.cauchy_`).
 
             density sigma / (pi * ((x - median)^2 + sigma^2))
 
@@ -195,7 +195,7 @@ class RandomMethods:
     def exponential_(
         self, lambd: float = 1.0, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        """Fills the tensor with numbers drawn from an exponential distribution (`torch.Tensor.exponential_`).
+        """Fill the tensor with samples from an exponential distribution (`torch.Tensor.exponential_`).
 
             density lambd * exp(-lambd * x) for x > 0
 
@@ -234,7 +234,7 @@ class RandomMethods:
         return plan(self, lambd, generator)
 
     def geometric_(self, p: float, beyond: Any = None, generator: Generator | None = None) -> Tensor:
-        """Fills the tensor with numbers of trials up to the first success (`torch.Tensor.geometric_`).
+        """Fill the tensor with samples from a geometric distribution, the trials up to the first success (`torch.Tensor.geometric_`).
 
             P(k) = p * (1 - p)^(k - 1) for k = 1, 2, 3, ...
 
@@ -271,7 +271,7 @@ class RandomMethods:
         return plan(self, p, generator)
 
     def random_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Fills the tensor with integers drawn uniformly from a range (`torch.Tensor.random_`).
+        """Fill the tensor with integers sampled uniformly from a range (`torch.Tensor.random_`).
 
         Signatures::
 
@@ -325,7 +325,7 @@ class RandomMethods:
     def bernoulli_(
         self, p: Tensor | float = NOT_GIVEN, beyond: Any = None, generator: Generator | None = None
     ) -> Tensor:
-        """Fills the tensor with ones, drawn with the probability `p`, and zeros (`torch.Tensor.bernoulli_`).
+        """Fill the tensor with samples of 0 and 1, where 1 has probability `p` (`torch.Tensor.bernoulli_`).
 
         Signatures::
 

@@ -178,7 +178,7 @@ class ShapesMethods:
         return plan(self)
 
     def sum_to_size(self, *sizes: int | Sequence[int], size: Sequence[int] | None = None) -> Tensor:
-        """Sums over the dimensions along which a shape would be broadcast to `input`'s (`torch.Tensor.sum_to_size`).
+        """Sum over the dimensions along which a shape would broadcast to the shape of `input` (`torch.Tensor.sum_to_size`).
 
         Args:
             input: A tensor of any shape. The method's `self`.

@@ -34,7 +34,7 @@ class SparseCompressedMethods:
     _spec: Any
 
     def crow_indices(self) -> Tensor:
-        """Start of each row, or block row, among the values (`torch.Tensor.crow_indices`).
+        """Return the row pointers of a tensor in CSR or BSR layout (`torch.Tensor.crow_indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`. The method's `self`.
@@ -63,7 +63,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def col_indices(self) -> Tensor:
-        """The column of each value, or block (`torch.Tensor.col_indices`).
+        """Return the column index of each value or block (`torch.Tensor.col_indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`. The method's `self`.
@@ -92,7 +92,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def ccol_indices(self) -> Tensor:
-        """Start of each column, or block column, among the values (`torch.Tensor.ccol_indices`).
+        """Return the column pointers of a tensor in CSC or BSC layout (`torch.Tensor.ccol_indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`. The method's `self`.
@@ -121,7 +121,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def row_indices(self) -> Tensor:
-        """The row of each value, or block (`torch.Tensor.row_indices`).
+        """Return the row index of each value or block (`torch.Tensor.row_indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`. The method's `self`.
@@ -150,7 +150,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> Tensor:
-        """A tensor in compressed rows (`torch.Tensor.to_sparse_csr`).
+        """Convert a tensor to compressed sparse row (CSR) layout (`torch.Tensor.to_sparse_csr`).
 
         Args:
             input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
@@ -183,7 +183,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def to_sparse_csc(self, dense_dim: int | None = None) -> Tensor:
-        """A tensor in compressed columns (`torch.Tensor.to_sparse_csc`).
+        """Convert a tensor to compressed sparse column (CSC) layout (`torch.Tensor.to_sparse_csc`).
 
         Args:
             input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
@@ -216,7 +216,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def to_sparse_bsr(self, blocksize: int | Sequence[int], dense_dim: int | None = None) -> Tensor:
-        """A tensor in compressed rows of blocks (`torch.Tensor.to_sparse_bsr`).
+        """Convert a tensor to block compressed sparse row (BSR) layout (`torch.Tensor.to_sparse_bsr`).
 
         Args:
             input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are
@@ -256,7 +256,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def to_sparse_bsc(self, blocksize: int | Sequence[int], dense_dim: int | None = None) -> Tensor:
-        """A tensor in compressed columns of blocks (`torch.Tensor.to_sparse_bsc`).
+        """Convert a tensor to block compressed sparse column (BSC) layout (`torch.Tensor.to_sparse_bsc`).
 
         Args:
             input: A tensor of at least two dimensions, strided or sparse. Those in front of the matrix are

@@ -39,7 +39,7 @@ class SparseCooMethods:
     _spec: Any
 
     def _indices(self) -> Tensor:
-        """_indices(Tensor(a) self) -> Tensor(a)"""
+        """Call ``_indices(Tensor(a) self) -> Tensor(a)``."""
         if modes:
             return _indices_packet.call_method_parameters(self)
         try:
@@ -49,7 +49,7 @@ class SparseCooMethods:
         return plan(self)
 
     def _values(self) -> Tensor:
-        """_values(Tensor(a) self) -> Tensor(a)"""
+        """Call ``_values(Tensor(a) self) -> Tensor(a)``."""
         if modes:
             return _values_packet.call_method_parameters(self)
         try:
@@ -59,7 +59,7 @@ class SparseCooMethods:
         return plan(self)
 
     def indices(self) -> Tensor:
-        """The coordinates of a coalesced sparse tensor (`torch.Tensor.indices`).
+        """Return the coordinates of a coalesced sparse tensor (`torch.Tensor.indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_coo` that is coalesced. The method's `self`.
@@ -90,7 +90,7 @@ class SparseCooMethods:
         return plan(self)
 
     def values(self) -> Tensor:
-        """The specified elements of a sparse tensor (`torch.Tensor.values`).
+        """Return the specified elements of a sparse tensor (`torch.Tensor.values`).
 
         Args:
             input: A tensor of a sparse layout; one of coordinates has to be coalesced. The method's `self`.
@@ -121,7 +121,7 @@ class SparseCooMethods:
         return plan(self)
 
     def coalesce(self) -> Tensor:
-        """The same sparse tensor with sorted coordinates, each of them once (`torch.Tensor.coalesce`).
+        """Coalesce a sparse tensor: sort its coordinates and sum duplicates (`torch.Tensor.coalesce`).
 
         Args:
             input: A tensor of layout `tt.sparse_coo`. The method's `self`.
@@ -157,7 +157,7 @@ class SparseCooMethods:
         return plan(self)
 
     def _coalesced_(self, coalesced: bool) -> Tensor:
-        """_coalesced_(Tensor(a!) self, bool coalesced) -> Tensor(a!)"""
+        """Call ``_coalesced_(Tensor(a!) self, bool coalesced) -> Tensor(a!)``."""
         if modes:
             return _coalesced__packet.call_method_parameters(self, coalesced)
         try:
@@ -169,7 +169,7 @@ class SparseCooMethods:
     def to_dense(
         self, dtype: dtype | None = None, beyond: Any = None, masked_grad: bool | None = None
     ) -> Tensor:
-        """A sparse tensor with all of its elements in memory; a strided one as it is (`torch.Tensor.to_dense`).
+        """Convert a sparse tensor to a strided tensor (`torch.Tensor.to_dense`).
 
         Args:
             input: A tensor of any layout. The method's `self`.
@@ -208,7 +208,7 @@ class SparseCooMethods:
         blocksize: int | Sequence[int] | None = NOT_GIVEN,
         dense_dim: int | None = NOT_GIVEN,
     ) -> Tensor:
-        """A tensor in a sparse layout, whose specified elements are those that are not zero (`torch.Tensor.to_sparse`).
+        """Convert a tensor to a sparse layout that stores its nonzero elements (`torch.Tensor.to_sparse`).
 
         Signatures::
 
@@ -261,7 +261,7 @@ class SparseCooMethods:
         return plan(self)
 
     def sparse_mask(self, mask: Tensor) -> Tensor:
-        """The elements of a tensor at the places that a sparse one specifies (`torch.Tensor.sparse_mask`).
+        """Select the elements of a tensor at the coordinates of a sparse tensor (`torch.Tensor.sparse_mask`).
 
         Args:
             input: A tensor, strided or of `mask`'s layout. The method's `self`.
@@ -293,7 +293,7 @@ class SparseCooMethods:
         return plan(self, mask)
 
     def sparse_resize_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
-        """Gives a sparse tensor other sizes (`torch.Tensor.sparse_resize_`).
+        """Resize a sparse tensor, in place (`torch.Tensor.sparse_resize_`).
 
         Args:
             input: A tensor of layout `tt.sparse_coo`, which is changed. The method's `self`.
@@ -332,7 +332,7 @@ class SparseCooMethods:
         return plan(self)
 
     def sparse_resize_and_clear_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
-        """Gives a sparse tensor other sizes and no element (`torch.Tensor.sparse_resize_and_clear_`).
+        """Resize a sparse tensor and remove its elements, in place (`torch.Tensor.sparse_resize_and_clear_`).
 
         Args:
             input: A tensor of layout `tt.sparse_coo`, which is changed. The method's `self`.

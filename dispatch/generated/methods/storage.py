@@ -41,7 +41,7 @@ class StorageMethods:
         size: Sequence[int] | None = None,
         memory_format: memory_format | None = None,
     ) -> Tensor:
-        """Gives a tensor another shape in place, with more memory if the elements need it (`torch.Tensor.resize_`).
+        """Resize a tensor in place, growing its memory if needed (`torch.Tensor.resize_`).
 
         Args:
             input: The tensor to resize. The method's `self`.
@@ -113,7 +113,7 @@ class StorageMethods:
         size: Sequence[int] = NOT_GIVEN,
         stride: Sequence[int] = NOT_GIVEN,
     ) -> Tensor:
-        """Makes a tensor look at the memory of another tensor, or of a storage (`torch.Tensor.set_`).
+        """Make a tensor view the memory of another tensor or of a storage, in place (`torch.Tensor.set_`).
 
         Signatures::
 

@@ -55,7 +55,7 @@ class ViewsMethods:
         size: Sequence[int] | dtype | None = None,
         dtype: dtype | None = None,
     ) -> Tensor:
-        """The same elements in another shape, or their bytes as another dtype, without a copy (`torch.Tensor.view`).
+        """Return a view with another shape, or of the bytes as another dtype (`torch.Tensor.view`).
 
         Signatures::
 
@@ -141,7 +141,7 @@ class ViewsMethods:
         return plan(self)
 
     def _strided_from(self, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
-        """_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)"""
+        """Call ``_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)``."""
         if modes:
             return _strided_from_packet.call_method_parameters(self, size, stride, offset)
         try:
@@ -163,7 +163,7 @@ class ViewsMethods:
     def expand(
         self, *sizes: int | Sequence[int], size: Sequence[int] | None = None, implicit: bool = False
     ) -> Tensor:
-        """A view in which dimensions of size 1 are repeated without a copy (`torch.Tensor.expand`).
+        """Return a view with dimensions of size 1 repeated without a copy (`torch.Tensor.expand`).
 
         Args:
             input: A tensor of at most `len(size)` dimensions. The method's `self`.
@@ -267,7 +267,7 @@ class ViewsMethods:
     def slice(
         self, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, axis: Any = None
     ) -> Tensor:
-        """A view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`).
+        """Return a view of every `step`-th index of a dimension between two indices (`aten::slice.Tensor`).
 
         Args:
             input: A tensor of at least one dimension. The method's `self`.
@@ -308,7 +308,7 @@ class ViewsMethods:
         return plan(self)
 
     def _slice_first(self, start: int | None, end: int | None, step: int) -> Tensor:
-        """_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)"""
+        """Call ``_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)``."""
         if modes:
             return _slice_first_packet.call_method_parameters(self, start, end, step)
         try:
@@ -385,7 +385,7 @@ class ViewsMethods:
         return plan(self)
 
     def _select_first(self, index: Number) -> Tensor:
-        """_select_first(Tensor(a) self, Scalar index) -> Tensor(a)"""
+        """Call ``_select_first(Tensor(a) self, Scalar index) -> Tensor(a)``."""
         if modes:
             return _select_first_packet.call_method_parameters(self, index)
         try:
@@ -395,7 +395,7 @@ class ViewsMethods:
         return plan(self, index)
 
     def _basic_index(self, index: Sequence[int]) -> Tensor:
-        """_basic_index(Tensor(a) self, int[] index) -> Tensor(a)"""
+        """Call ``_basic_index(Tensor(a) self, int[] index) -> Tensor(a)``."""
         if modes:
             return _basic_index_packet.call_method_parameters(self, index)
         try:
@@ -420,7 +420,7 @@ class ViewsMethods:
         return plan(self)
 
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """A view of all windows of one size along a dimension (`torch.Tensor.unfold`).
+        """Return a view of all sliding windows of a given size along a dimension (`torch.Tensor.unfold`).
 
         Args:
             input: A tensor of any shape. The method's `self`.
@@ -474,7 +474,7 @@ class ViewsMethods:
         return plan(self)
 
     def view_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
-        """The same elements in another tensor's shape, without a copy (`torch.Tensor.view_as`).
+        """Return a view with another tensor's shape (`torch.Tensor.view_as`).
 
         Args:
             input: A tensor with as many elements as `other`. The method's `self`.
@@ -509,7 +509,7 @@ class ViewsMethods:
         return plan(self, other)
 
     def reshape_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
-        """The same elements in another tensor's shape, as a view where the strides allow it and else as a copy (`torch.Tensor.reshape_as`).
+        """Return the elements in another tensor's shape, as a view if the strides allow it and else as a copy (`torch.Tensor.reshape_as`).
 
         Args:
             input: A tensor with as many elements as `other`. The method's `self`.
@@ -543,7 +543,7 @@ class ViewsMethods:
         return plan(self, other)
 
     def expand_as(self, other: Tensor = REQUIRED, x2: Any = None) -> Tensor:
-        """A view with dimensions of size 1 repeated, without a copy, to another tensor's shape (`torch.Tensor.expand_as`).
+        """Return a view with dimensions of size 1 repeated to another tensor's shape (`torch.Tensor.expand_as`).
 
         Args:
             input: A tensor whose shape broadcasts to `other`'s. The method's `self`.

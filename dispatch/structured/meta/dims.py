@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MOST_ELEMENTS = 2**63 - 1
+MAX_ELEMENTS = 2**63 - 1
 """Maximum size of a dimension."""
 
 
 def check_size(sizes: Sequence[int]) -> None:
     """Raise RuntimeError for a dimension whose size does not fit into 64 bits."""
-    if any(n > MOST_ELEMENTS for n in sizes):
+    if any(n > MAX_ELEMENTS for n in sizes):
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
 
 

@@ -163,7 +163,7 @@ class PowerSGDState:
         return line.clone()
 
     def _random(self, *shape: int, like: Tensor) -> Tensor:
-        """Normal numbers, the same in all processes."""
+        """Sample normal numbers, the same in all processes."""
         from ....dispatch.generated.functions import randn
         from ....dispatch.random import Generator
 

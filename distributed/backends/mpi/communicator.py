@@ -35,7 +35,7 @@ SHORT_REDUCTION = 1 << 23
 computes meanwhile, or processes share processors, no reduction blocks. Then 20 MB of gradients cost a
 processor 8 ms instead of 23.
 """
-MOST_TAGS = 1 << 15
+MAX_TAGS = 1 << 15
 """The tags that every MPI has."""
 PIECE = 1 << 21
 """Bytes reduced at a time, so that the data of other ranks is still in the cache when it is added. For 64 MiB
@@ -81,7 +81,7 @@ def _communicator(mpi: Any, group: ProcessGroup) -> Any:
     world = mpi.COMM_WORLD.Get_group()
     members = world.Incl(list(group.spec.ranks))
     try:
-        return mpi.COMM_WORLD.Create_group(members, group.spec.tag % MOST_TAGS)
+        return mpi.COMM_WORLD.Create_group(members, group.spec.tag % MAX_TAGS)
     finally:
         members.Free()
         world.Free()

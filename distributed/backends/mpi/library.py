@@ -26,7 +26,7 @@ def is_installed() -> bool:
 
 
 def launched() -> tuple[int, int] | None:
-    """This process's number and the number of processes, if an MPI launcher has started it."""
+    """Return this process's rank and the number of processes, if an MPI launcher started it."""
     found = cluster_environment()
     return (found.rank, found.world_size) if found is not None and found.starts_mpi else None
 

@@ -30,8 +30,8 @@ __all__ = ["RendezvousHandler", "RendezvousInfo"]
 STATE = "state"
 POLL = 0.05
 """Seconds between two looks at the state, of few agents."""
-MOST_LOOKS = 1000
-"""How many looks in a second the store's server gets from all agents together."""
+MAX_POLLS_PER_SECOND = 1000
+"""Maximum number of polls per second that the store's server receives from all agents together."""
 
 logger = logging.getLogger(__name__)
 _writes = itertools.count()
@@ -326,7 +326,7 @@ class RendezvousHandler:
             raise RendezvousClosedError(f"the job {self.parameters.run_id!r} {how}")
 
     def _interval(self, nodes: int) -> float:
-        return max(POLL, nodes / MOST_LOOKS)
+        return max(POLL, nodes / MAX_POLLS_PER_SECOND)
 
     def _read(self) -> RendezvousState:
         if not self._store.check([STATE]):

@@ -89,7 +89,7 @@ class RendezvousState:
         return replace(self, done=done, end="" if is_all else None)
 
     def ended(self, reason: str) -> RendezvousState:
-        """Ended, for a reason."""
+        """Return the state, closed for a reason."""
         return replace(self, end=reason)
 
     def to_bytes(self) -> bytes:

@@ -149,7 +149,7 @@ class _Rows:
         )
 
     def numbers(self, value: Any, placements: Sequence[Placement], name: str) -> Tensor:
-        """This process's part of an argument, which lies as it is needed.
+        """Return the elements of this process's part of an argument, redistributed if needed.
 
         Raises:
             ValueError: it is a plain tensor where parts are needed.

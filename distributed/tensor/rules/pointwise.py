@@ -93,7 +93,7 @@ def _unchanged(call: Invocation) -> list[Strategy]:
 
 
 def _made_like(call: Invocation) -> list[Strategy]:
-    """New elements, for which those of the argument do not matter."""
+    """Place new elements that do not depend on the argument's elements."""
     now = call.current(0)
     return _shards(call) + [Strategy((REPLICATE,), (now,))] * isinstance(now, Partial)
 

@@ -43,7 +43,7 @@ def _others(call: Invocation, dims: Sequence[int]) -> Pairs:
 
 
 def reshaped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Runs of dimensions of a shape, and those of another into which their elements go.
+    """Match runs of dimensions of one shape with the runs of another shape that hold the same elements.
 
     Example:
         >>> from triten.distributed.tensor.rules.views import reshaped

@@ -27,15 +27,15 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 WARM_UP = 3
 SHORT = 2e-4
 """Seconds of repeated calls, so that neither the clock's resolution nor the barrier before them counts."""
-LEAST_SECONDS, MORE_TURNS = 0.005, 10
+MIN_SECONDS, MORE_TURNS = 0.005, 10
 """Short collectives have some more turns in each round: in one of them nothing else may have run."""
 OUTLIER = 1.5
 """The ratio of predicted to measured times from which on it counts by its logarithm."""
 RESTARTS = 3
-LEAST_SIZES = 2
+MIN_SIZES = 2
 """To how many sizes the link of small tensors is fitted, at least."""
-WORTH_A_LINK, NOISE = 0.7, 0.01
-"""Large tensors get a link of their own if the errors shrink to that share, and if there are errors worth it."""
+SEPARATE_LINK_RATIO, NOISE = 0.7, 0.01
+"""Fit a separate link for large tensors if that reduces errors above `NOISE` to this ratio."""
 PRECISION = {"xatol": 1e-7, "fatol": 1e-12, "maxiter": 2000}
 
 
@@ -82,12 +82,12 @@ def fitted(timed: Sequence[Timed], ranks: int, backend: str) -> Interconnect:
             [case for case in timed if case.nbytes < start],
             [case for case in timed if case.nbytes >= start],
         )
-        if len({case.nbytes for case in parts[0]}) < LEAST_SIZES:
+        if len({case.nbytes for case in parts[0]}) < MIN_SIZES:
             continue
         below = _fit_link(parts[0], ranks, library)
         above = _fit_link(parts[1], ranks, library, below.link.latency)  # what large tensors do not show
         distance = below.distance + above.distance
-        if distance < WORTH_A_LINK * best.distance and best.distance > NOISE * len(timed):
+        if distance < SEPARATE_LINK_RATIO * best.distance and best.distance > NOISE * len(timed):
             link = replace(below.link, large=above.link, large_from=start)
             best = _Fit(link, distance, [*below.errors, *above.errors])
     worst, usual = (math.exp(of(list(map(abs, best.errors)))) for of in (max, statistics.median))
@@ -160,7 +160,7 @@ def fastest(runs: Sequence[Callable[[], object]], rounds: int) -> list[float]:
                 seconds = _slowest(_timed(run, count))
                 found[number] = min(found[number], seconds / count)
                 spent += seconds
-                if spent >= LEAST_SECONDS:
+                if spent >= MIN_SECONDS:
                     break
     return found
 

@@ -157,7 +157,7 @@ class Interconnect:
         return fit_running_ranks(DEFAULT_SIZES if sizes is None else sizes, rounds)
 
     def group(self, ranks: Sequence[int]) -> Group:
-        """These ranks by node, which has the ranks that follow each other.
+        """Return the group of these ranks by node, where consecutive ranks share a node.
 
         Example:
             >>> import triten as tt

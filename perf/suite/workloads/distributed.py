@@ -18,14 +18,14 @@ from ..workload import Scale, Workload
 
 RANKS = 2
 BACKENDS = {OURS: "mpi", "torch": "gloo"}
-LEAST_AND_MOST = {
+EXPECTED_RANGES = {
     "all_reduce": (3.0, 3.0),
     "all_gather": (1.0, 2.0),
     "reduce_scatter": (2.0, 2.0),
     "broadcast": (1.0, 1.0),
     "all_to_all": (1.0, 2.0),
 }
-"""The least and the most of each result. Ranks give 1 and 2; to reduce_scatter 1 and 1, to broadcast 1 and 0."""
+"""Minimum and maximum of each result. Ranks contribute 1 and 2; for reduce_scatter 1 and 1, for broadcast 1 and 0."""
 KIBI, MEBI = 1 << 10, 1 << 20
 
 
@@ -58,7 +58,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
     if scale.quick:
         del sizes["64 MiB"]
     pool = RankPool()
-    for collective in LEAST_AND_MOST:
+    for collective in EXPECTED_RANGES:
         for size, nbytes in sizes.items():
             yield Workload(
                 "distributed", collective, f"{collective}, {RANKS} ranks", size, "float32", threads=1, host=True,
@@ -73,8 +73,8 @@ def _prepare(pool: RankPool, collective: str, nbytes: int, library: Library) -> 
         raise NotImplementedError("MPI (pip install 'triten[mpi]')")
     ranks = pool.of(library.name)
     for rank, found in enumerate(ranks.tell("prepare", collective=collective, nbytes=nbytes)):
-        if tuple(found) != LEAST_AND_MOST[collective]:
+        if tuple(found) != EXPECTED_RANGES[collective]:
             raise RuntimeError(
-                f"{collective} of {nbytes} bytes gave {found} on rank {rank}, expected {LEAST_AND_MOST[collective]}"
+                f"{collective} of {nbytes} bytes gave {found} on rank {rank}, expected {EXPECTED_RANGES[collective]}"
             )
     return lambda count: max(ranks.tell("repeat", count=count))

@@ -34,7 +34,7 @@ def _fill(upper: bool) -> int:
 
 
 class CuPySolver:
-    """This thread's library handles on one device."""
+    """CuPy's library handles of the current thread on one device."""
 
     def __init__(self, cusolver_handle: int, cublas_handle: int, device: int) -> None:
         self._handle = cusolver_handle

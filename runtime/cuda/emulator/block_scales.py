@@ -14,7 +14,7 @@ import numpy as np
 
 from .arithmetic import f8, u1
 from .fault import ILLEGAL, ILLEGAL_INSTRUCTION, Fault
-from .tensor_memory import LANES_OF_A_WARP, PARTS, QUARTERS, TensorMemory
+from .tensor_memory import LANES_PER_WARP, PARTS, QUARTERS, TensorMemory
 
 Array = np.ndarray[Any, Any]
 
@@ -91,9 +91,9 @@ def scales_of(
             thread,
             ILLEGAL_INSTRUCTION,
         )
-    columns = memory.columns(block, address, -(-lines // LANES_OF_A_WARP), thread, what)
+    columns = memory.columns(block, address, -(-lines // LANES_PER_WARP), thread, what)
     memory.product_reads(block, warp, slice(PARTS), columns, clock, thread)
-    words = memory.data[block, :, columns].reshape(QUARTERS, LANES_OF_A_WARP, -1)
+    words = memory.data[block, :, columns].reshape(QUARTERS, LANES_PER_WARP, -1)
     if (words != words[0]).any():
         raise Fault(
             f"{ILLEGAL}: {what} at {address:#x} of tensor memory, which are not alike in all quarters of the lanes",

@@ -36,7 +36,7 @@ Mask = Array | None
 
 TOGETHER = 16_384
 """Approximate number of threads run together: enough to amortize NumPy calls, few enough for the cache."""
-MOST_SHARED = 1 << 27
+MAX_SHARED = 1 << 27
 """Approximate limit for the bytes of shared memory and its tags, which limits the blocks run together."""
 WARP = 32
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -146,7 +146,7 @@ class Launch:
         together = max(1, TOGETHER // self.threads)
         if self.program.has_units:
             pieces = max(self.shared // self.program.shared_piece, 1)
-            together = max(1, min(together, MOST_SHARED // (pieces * (12 * self.threads // WARP + 8))))
+            together = max(1, min(together, MAX_SHARED // (pieces * (12 * self.threads // WARP + 8))))
         with np.errstate(all="ignore"):
             for first in range(0, count, together):
                 blocks = Blocks(self, access, first, min(count, first + together))

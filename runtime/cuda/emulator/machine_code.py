@@ -20,7 +20,7 @@ from .ptx import parse
 if TYPE_CHECKING:
     from .driver import EmulatorDriver
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 class _Loaded(NamedTuple):
@@ -55,7 +55,7 @@ class EmulatedCode(MachineCode):
         handle, program = next(self._handles), Program(module, name, variables, mends=True)
         self._loaded[handle] = _Loaded(name, program, cubin, device, tuple(variables.values()))
         registers, frame = code_sizes(cubin, name)
-        return LoadedCode(handle, handle, registers, frame // 4, min(most_threads(registers), MOST_THREADS))
+        return LoadedCode(handle, handle, registers, frame // 4, min(most_threads(registers), MAX_THREADS))
 
     def unload(self, module: int) -> None:
         # Garbage collection may run while a launch is still pending.

@@ -23,7 +23,7 @@ from .barriers import Barriers
 from .block_scales import ScaledDescriptor
 from .fault import DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, Fault
 from .ordered_memory import OrderedSharedMemory
-from .tensor_memory import LANES_OF_A_PART, LANES_OF_A_WARP, PARTS, QUARTERS, TensorMemory
+from .tensor_memory import LANES_PER_PART, LANES_PER_WARP, PARTS, QUARTERS, TensorMemory
 from .warp_group import ITEMSIZE, MatrixDescriptor
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class SharedDescriptor(MatrixDescriptor):
 
 def parts_of(lane: int, lanes: int) -> slice:
     """Return the parts of tensor memory for `lanes` lanes from `lane` on."""
-    return slice(lane // LANES_OF_A_PART, (lane + lanes) // LANES_OF_A_PART)
+    return slice(lane // LANES_PER_PART, (lane + lanes) // LANES_PER_PART)
 
 
 class TensorCores:
@@ -152,14 +152,14 @@ class TensorCores:
     ) -> list[tuple[int, int, int, int, list[slice]]]:
         """Yield block, warp, first thread, first lane, and the columns of each half of the threads, for each warp."""
         found = []
-        lanes = LANES_OF_A_WARP if shape == "32x32b" else LANES_OF_A_WARP // 2
+        lanes = LANES_PER_WARP if shape == "32x32b" else LANES_PER_WARP // 2
         for block, warp, thread, (at,) in self._of_warps(mask, what, address):
             lane = at >> 16
-            if not (lane // LANES_OF_A_WARP == warp % QUARTERS and lane % lanes == 0):
-                first = warp % QUARTERS * LANES_OF_A_WARP
+            if not (lane // LANES_PER_WARP == warp % QUARTERS and lane % lanes == 0):
+                first = warp % QUARTERS * LANES_PER_WARP
                 raise Fault(
                     f"{ILLEGAL}: {what} of {lanes} lanes from lane {lane} of tensor memory on by warp {warp}, which "
-                    f"has lanes {first} to {first + LANES_OF_A_WARP - 1}",
+                    f"has lanes {first} to {first + LANES_PER_WARP - 1}",
                     thread,
                     ILLEGAL_ADDRESS,
                 )
@@ -383,7 +383,7 @@ class TensorCores:
         row = np.arange(rows)
         if rows == 128:
             return slice(PARTS), row
-        return slice(first // 16, PARTS, 2), first + row // 16 * LANES_OF_A_WARP + row % 16
+        return slice(first // 16, PARTS, 2), first + row // 16 * LANES_PER_WARP + row % 16
 
     def _left(
         self,

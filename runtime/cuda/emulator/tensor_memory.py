@@ -23,9 +23,9 @@ from .ordered_memory import KNOWN, OrderedSharedMemory
 Array = np.ndarray[Any, Any]
 
 LANES, COLUMNS = 128, 512
-QUARTERS, LANES_OF_A_WARP = 4, 32
-PARTS, LANES_OF_A_PART = 8, 16
-LEAST_COLUMNS = 32
+QUARTERS, LANES_PER_WARP = 4, 32
+PARTS, LANES_PER_PART = 8, 16
+MIN_COLUMNS = 32
 """Smallest allocation in columns; allocations are powers of two."""
 NEVER, PENDING = -1, -2
 """Writers of a column without a clock: none, or a store that its warp has not waited for."""
@@ -62,9 +62,9 @@ class TensorMemory:
 
         Raises Fault for an invalid number, and if too few columns are free: no other block would free them.
         """
-        if count & (count - 1) or not LEAST_COLUMNS <= count <= COLUMNS:
+        if count & (count - 1) or not MIN_COLUMNS <= count <= COLUMNS:
             raise Fault(
-                f"{ILLEGAL}: tcgen05.alloc of {count} columns, expected a power of two from {LEAST_COLUMNS} to "
+                f"{ILLEGAL}: tcgen05.alloc of {count} columns, expected a power of two from {MIN_COLUMNS} to "
                 f"{COLUMNS}",
                 thread,
                 ILLEGAL_INSTRUCTION,
@@ -123,8 +123,8 @@ class TensorMemory:
     # Accesses
 
     def _where(self, part: int, column: int, parts: slice, columns: slice) -> str:
-        lane = range(*parts.indices(PARTS))[part] * LANES_OF_A_PART
-        last = lane + LANES_OF_A_PART - 1
+        lane = range(*parts.indices(PARTS))[part] * LANES_PER_PART
+        last = lane + LANES_PER_PART - 1
         return f"column {columns.start + column} of tensor memory, lanes {lane} to {last},"
 
     def _check_read(

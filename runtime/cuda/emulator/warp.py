@@ -15,8 +15,8 @@ from .arithmetic import CANONICAL, bf2, f2, f4, f8, i1, i4, u1, u2, u4, u8
 
 Array = np.ndarray[Any, Any]
 
-LANES = np.arange(32)
-GROUP, PLACE = LANES // 4, LANES % 4
+LANE_IDS = np.arange(32)
+GROUP, PLACE = LANE_IDS // 4, LANE_IDS % 4
 """Row of a thread in a tile of eight rows, and its place among the four threads of the row."""
 
 
@@ -24,16 +24,16 @@ def shuffle_source(mode: str, lane: Array, clamp: Array) -> tuple[Array, Array]:
     """Return the source lane of each thread (warps, 32), and whether `clamp` allows it."""
     lane, clamp = lane.astype(np.int64), clamp.astype(np.int64)
     segment, bound = (clamp >> 8) & 31, clamp & 31
-    highest = (LANES & segment) | (bound & ~segment & 31)
-    lowest = LANES & segment
+    highest = (LANE_IDS & segment) | (bound & ~segment & 31)
+    lowest = LANE_IDS & segment
     lane = lane & 31
     if mode == "up":
-        source = LANES - lane
+        source = LANE_IDS - lane
         inside = source >= highest
     else:
-        source = {"down": LANES + lane, "bfly": LANES ^ lane}.get(mode, lowest | (lane & ~segment & 31))
+        source = {"down": LANE_IDS + lane, "bfly": LANE_IDS ^ lane}.get(mode, lowest | (lane & ~segment & 31))
         inside = source <= highest
-    return np.where(inside, source, np.broadcast_to(LANES, source.shape)), inside
+    return np.where(inside, source, np.broadcast_to(LANE_IDS, source.shape)), inside
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {

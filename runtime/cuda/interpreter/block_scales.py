@@ -48,6 +48,6 @@ def scaled_operand(data: Array, scales: Array | None, format_: Any, packed_along
 
 
 def product(left: Array, right: Array, accumulator: Array) -> Array:
-    """Rounded to float32, and then added."""
+    """Multiply, round to float32, and add to the accumulator."""
     total: Array = np.matmul(left, right).astype(np.float32) + accumulator
     return total

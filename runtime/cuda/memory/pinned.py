@@ -26,7 +26,7 @@ from ...errors import OutOfMemoryError
 from ..driver import Driver, current_driver, driver
 from .statistics import Stat
 
-LEAST_BLOCK = 64
+MIN_BLOCK = 64
 
 
 class Duration:
@@ -99,7 +99,7 @@ class CachingHostAllocator(Allocator):
         cuda = self._driver
         if cuda is None:
             cuda = self._driver = driver()
-        size = max(LEAST_BLOCK, 1 << (nbytes - 1).bit_length())
+        size = max(MIN_BLOCK, 1 << (nbytes - 1).bit_length())
         with self._lock:
             self._reclaim(cuda)
             waiting = self._free.get(size)

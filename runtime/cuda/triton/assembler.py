@@ -21,7 +21,7 @@ from typing import Any
 ABI_AT = 8
 """Offset of the ABI version in an ELF file."""
 
-LEAST_ISA = {80: 70, 86: 71, 89: 78, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88}
+MIN_ISA = {80: 70, 86: 71, 89: 78, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88}
 """Lowest PTX version, times ten, that supports each target in the form that Triton asks for."""
 
 _TOOLS = ("ptxas", "ptxas_blackwell")
@@ -69,7 +69,7 @@ def least_cuda(capability: int) -> int:
         (12080, 12090)
     """
     for version in CUDA_VERSIONS:
-        if ptx_version_of(version) >= LEAST_ISA.get(capability, ptx_version_of(CUDA_VERSIONS[-1]) + 1):
+        if ptx_version_of(version) >= MIN_ISA.get(capability, ptx_version_of(CUDA_VERSIONS[-1]) + 1):
             return version
     raise NoAssemblerError(f"no CUDA version is known whose code runs on sm_{capability}")
 
@@ -128,7 +128,7 @@ def _knows(path: str, capability: int) -> bool:
 
 
 def _ptx_for(capability: int, cuda: int, assembler: int) -> int:
-    known, least = ptx_version_of(cuda), LEAST_ISA.get(capability, 0)
+    known, least = ptx_version_of(cuda), MIN_ISA.get(capability, 0)
     if known < least:
         raise NoAssemblerError(
             f"sm_{capability} has code from PTX ISA {least / 10} on; the driver supports CUDA {version_text(cuda)}, "

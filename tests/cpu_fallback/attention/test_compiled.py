@@ -22,7 +22,7 @@ attend = tt.nn.functional.scaled_dot_product_attention
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Make loops for small calls, shared among threads."""
     before = tt.get_num_threads()
-    for name in ("LEAST_WORK", "SHARED_WORK", "WAKING_WORK"):
+    for name in ("MIN_WORK", "SHARED_WORK", "WAKING_WORK"):
         monkeypatch.setattr(compiled, name, 1)
     Dispatcher.singleton().forget_all()
     yield monkeypatch
@@ -166,7 +166,7 @@ def test_what_is_not_finite_stays_in_its_row(value: float, small: pytest.MonkeyP
     given, _, grad = operands("plain")
     given[0][1, 2, 5, 3] = value
     found = of_arrays(given, None, grad, False)
-    small.setattr(compiled, "LEAST_WORK", 1 << 62)
+    small.setattr(compiled, "MIN_WORK", 1 << 62)
     Dispatcher.singleton().forget_all()
     wanted = of_arrays(given, None, grad, False)
     for a, b in zip(found, wanted, strict=True):

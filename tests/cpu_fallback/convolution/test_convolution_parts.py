@@ -17,17 +17,17 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     for name, value in {
         "COLUMN_BYTES": 4,
         "GROUPED_BYTES": 4,
-        "LEAST_POSITIONS": request.param,
-        "LEAST_PRODUCTS": 1,
+        "MIN_POSITIONS": request.param,
+        "MIN_PRODUCTS": 1,
     }.items():
         monkeypatch.setattr(convolution_columns, name, value)
     for name, value in {
         "PART_BYTES": 200 * request.param,
-        "LEAST_PART": 1,
-        "LEAST_WIDTH": 8,
+        "MIN_PART": 1,
+        "MIN_WIDTH": 8,
         "SHORT": 1,
         "SMALL_PRODUCT": 20 * request.param,
-        "LEAST_LINE": 3,
+        "MIN_LINE": 3,
     }.items():
         monkeypatch.setattr(convolution_rows, name, value)
     before = tt.get_num_threads()

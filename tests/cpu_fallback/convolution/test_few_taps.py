@@ -61,14 +61,14 @@ def test_like_columns(
 
     made = []
     for positions, column_bytes in ((1 << 12, 1 << 20), (10, 1)):
-        monkeypatch.setattr(few_taps, "MOST_POSITIONS", positions)
+        monkeypatch.setattr(few_taps, "MAX_POSITIONS", positions)
         monkeypatch.setattr(few_taps, "COLUMN_BYTES", column_bytes)
-        monkeypatch.setattr(few_taps, "LEAST_PART", 1)
+        monkeypatch.setattr(few_taps, "MIN_PART", 1)
         for threads in (1, 3):
             tt.set_num_threads(threads)
             made.append(gradient())
     assert tt.equal(made[0], made[1]) and tt.equal(made[2], made[3])
-    monkeypatch.setattr(few_taps, "MOST_DEPTH", 0)
+    monkeypatch.setattr(few_taps, "MAX_DEPTH", 0)
     expected = gradient()
     tolerance = {tt.float32: 1e-4, tt.float64: 1e-11, tt.bfloat16: 0.1}[dtype]
     for found in made[::2]:

@@ -20,7 +20,7 @@ pytestmark = needs_llvm
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Compile tiles for small convolutions, shared among threads."""
     before = tt.get_num_threads()
-    monkeypatch.setattr(tiles, "LEAST_WORK", 1)
+    monkeypatch.setattr(tiles, "MIN_WORK", 1)
     monkeypatch.setattr(tiles, "SHARED_WORK", 1)
     Dispatcher.singleton().forget_all()
     yield monkeypatch
@@ -74,7 +74,7 @@ def test_like_products(rng: np.random.Generator, small: pytest.MonkeyPatch, name
     for other in found[1:]:
         for one, another in zip(found[0], other, strict=True):
             assert one.numpy().tobytes() == another.numpy().tobytes()
-    small.setattr(tiles, "LEAST_WORK", 1 << 62)
+    small.setattr(tiles, "MIN_WORK", 1 << 62)
     Dispatcher.singleton().forget_all()
     expected = made(*(each.astype(np.float64) for each in (x, w, bias, g)), convolve, *geometry)
     near = 2e-6 if dtype is np.float32 else 1e-14
@@ -96,9 +96,9 @@ def test_bands_of_lines(rng: np.random.Generator, small: pytest.MonkeyPatch, nam
     expected = made(*given, convolve, *geometry)
     for name, value in (
         ("PLANE_BYTES", 1 << 9),
-        ("LEAST_LINES", 2),
-        ("MOST_POSITIONS", 30),
-        ("MOST_SUMMED", 30),
+        ("MIN_LINES", 2),
+        ("MAX_POSITIONS", 30),
+        ("MAX_SUMMED", 30),
     ):
         small.setattr(tiles, name, value)
     Dispatcher.singleton().forget_all()
@@ -123,7 +123,7 @@ def test_transposed(
     bias, g = rng.standard_normal(4 * groups), np.empty(0)
     given = (x, w, bias, g, tt.conv_transpose2d, stride, padding, output_padding, groups, dilation)
     found = made(*given)
-    small.setattr(tiles, "LEAST_WORK", 1 << 62)
+    small.setattr(tiles, "MIN_WORK", 1 << 62)
     Dispatcher.singleton().forget_all()
     for one, another in zip(found, made(*given), strict=True):
         np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-12)
@@ -143,7 +143,7 @@ def test_what_is_not_finite_stays_in_place(
     {"input": x, "weight": w, "gradient": g}[where][1, 0, 2, 1] = value
     given = (x, w, np.zeros(4), g, tt.conv2d, 1, 1)
     found = made(*given)
-    small.setattr(tiles, "LEAST_WORK", 1 << 62)
+    small.setattr(tiles, "MIN_WORK", 1 << 62)
     Dispatcher.singleton().forget_all()
     for one, another in zip(found, made(*given), strict=True):
         np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-12)

@@ -15,11 +15,11 @@ def part_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Use parts of the given bytes, for every geometry with three rows."""
     for name, value in {
         "PART_BYTES": request.param,
-        "LEAST_POSITIONS": 1,
-        "LEAST_CHANNELS": 1,
-        "LEAST_WORK": 1,
-        "LEAST_PART": 1,
-        "LEAST_WIDTH": 20,
+        "MIN_POSITIONS": 1,
+        "MIN_CHANNELS": 1,
+        "MIN_WORK": 1,
+        "MIN_PART": 1,
+        "MIN_WIDTH": 20,
         "SMALL_PRODUCT": 200,
     }.items():
         monkeypatch.setattr(winograd, name, value)

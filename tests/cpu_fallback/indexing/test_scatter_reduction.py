@@ -23,7 +23,7 @@ def sample(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.n
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int8", "uint8", "int64"])
-@pytest.mark.parametrize("width", [1, sparse_rows.LEAST_WIDTH, 33])
+@pytest.mark.parametrize("width", [1, sparse_rows.MIN_WIDTH, 33])
 def test_rows_are_added_in_order(rng: np.random.Generator, dtype: str, width: int) -> None:
     target, values = sample(rng, dtype, (SIZE, width)), sample(rng, dtype, (COUNT, width))
     rows = rng.integers(0, SIZE - 1, COUNT)

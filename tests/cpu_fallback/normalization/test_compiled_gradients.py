@@ -24,7 +24,7 @@ SIZES = [(300, 33), (3, 5000), (70, 2, 9), (1, 7), (129, 64)]
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make loops for small tensors, in many parts that threads share."""
     before = tt.get_num_threads()
-    for name in ("LEAST", "SHARED_FROM", "WAKING_FROM", "PART"):
+    for name in ("COMPILE_THRESHOLD", "SHARED_FROM", "WAKING_FROM", "PART"):
         monkeypatch.setattr(compiled_gradients, name, 1)
     Dispatcher.singleton().forget_all()
     yield

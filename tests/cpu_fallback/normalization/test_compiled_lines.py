@@ -22,7 +22,7 @@ F = tt.nn.functional
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Compile kernels for small tensors, shared among threads."""
     before = tt.get_num_threads()
-    for name in ("LEAST", "SHARED_FROM", "WAKING_FROM"):
+    for name in ("COMPILE_THRESHOLD", "SHARED_FROM", "WAKING_FROM"):
         monkeypatch.setattr(compiled_lines, name, 1)
     Dispatcher.singleton().forget_all()
     yield monkeypatch
@@ -74,7 +74,7 @@ def test_like_passes(
         found.append(norm(x, g, *parameters))
     for other in found[1:]:
         assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(found[0], other, strict=True))
-    small.setattr(compiled_lines, "LEAST", 1 << 62)
+    small.setattr(compiled_lines, "COMPILE_THRESHOLD", 1 << 62)
     Dispatcher.singleton().forget_all()
     expected = norm(x.double(), g.double(), *(p if p is None else p.double() for p in parameters))
     near = 3e-6 if dtype is np.float32 else 1e-14
@@ -92,7 +92,7 @@ def test_what_is_not_finite_or_overflows(
     x, g = drawn(rng, np.float32, 140, 6, 130), drawn(rng, np.float32, 140, 6, 130)
     x[3, 4, 5], x[3, 2] = value, 1.0
     found = norm(x, g, None, None)
-    small.setattr(compiled_lines, "LEAST", 1 << 62)
+    small.setattr(compiled_lines, "COMPILE_THRESHOLD", 1 << 62)
     Dispatcher.singleton().forget_all()
     for one, another in zip(found, norm(x, g, None, None), strict=True):
         np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ _rows = itertools.count(3)
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(whole, "ONE_CALL", 0)
-    monkeypatch.setattr(whole, "LEAST_ROW", 2)
+    monkeypatch.setattr(whole, "MIN_ROW", 2)
     for name in ("BLOCK", "WIDENED_BLOCK", "GRAIN"):
         monkeypatch.setattr(module, name, 40)
 

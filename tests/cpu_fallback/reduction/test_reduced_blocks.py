@@ -13,7 +13,7 @@ import pytest
 
 import triten as tt
 from triten.cpu_fallback.reduction import sums
-from triten.cpu_fallback.reduction.blocks import FLAT_FROM, KEPT_FROM, ROWS
+from triten.cpu_fallback.reduction.blocks import FLAT_FROM, KEPT_FROM, SEQUENTIAL_ELEMENTS
 
 SHAPE = (67, 31, 83)
 assert math.prod(SHAPE) > KEPT_FROM > FLAT_FROM
@@ -94,7 +94,7 @@ def test_kept_dimensions_products_and_several_results() -> None:
     np.testing.assert_array_equal(out.numpy(), x.sum(1).numpy())
 
 
-@pytest.mark.parametrize("place", [0, 1, ROWS * ROWS, -1])
+@pytest.mark.parametrize("place", [0, 1, SEQUENTIAL_ELEMENTS * SEQUENTIAL_ELEMENTS, -1])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_reaches_the_result(value: float, place: int) -> None:
     for n in (FLAT_FROM - 1, FLAT_FROM, FLAT_FROM + 1, (1 << 17) + 77):

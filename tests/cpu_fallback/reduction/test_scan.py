@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.reduction.prefix_sums import BLOCK, LEAST, RUN
+from triten.cpu_fallback.reduction.prefix_sums import BLOCK, MIN_ELEMENTS, RUN
 from triten.cpu_fallback.reduction.scan import SHARED_FROM
 from triten.tests.shared import comparison
 
@@ -20,7 +20,7 @@ SHAPES = [
     (SHARED_FROM // 8, 9),  # lines shorter than a run
     (131, 67, 41),
     (BLOCK + 9,),
-    (LEAST // 64, 64),
+    (MIN_ELEMENTS // 64, 64),
 ]
 SCANS = {"cumsum": np.add, "cumprod": np.multiply, "logcumsumexp": np.logaddexp}
 

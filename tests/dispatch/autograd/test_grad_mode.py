@@ -103,11 +103,11 @@ def test_set_grad_enabled_at_once() -> None:
 def test_decorators(decorate: Callable[..., Any], expected: bool) -> None:
     @decorate
     def work(depth: int, *, word: str) -> tuple[bool, str]:
-        """What it does."""
+        """Do the work."""
         return (records(), word) if depth == 0 else work(depth - 1, word=word)
 
     assert work(2, word="a") == (expected, "a")
-    assert (work.__name__, work.__doc__) == ("work", "What it does.")
+    assert (work.__name__, work.__doc__) == ("work", "Do the work.")
     assert records()
     with tt.no_grad():
         assert work(0, word="b") == (expected, "b")

@@ -16,7 +16,7 @@ from triten.dispatch.codegen.location import Location, ModelError
 
 HERE = Location("native_functions/example.yaml", 7, "f")
 FIELDS: dict[str, Any] = {
-    "summary": "What it computes.",
+    "summary": "Compute what the name says.",
     "args": {"input": "A tensor.", "p": "A number."},
     "returns": "A tensor.",
     "raises": {"IndexError": "`p` is out of range."},
@@ -86,7 +86,7 @@ def test_an_entry_round_trips() -> None:
     ("changed", "words"),
     [
         ({"sumary": "A typo."}, r"unknown fields \['sumary'\]"),
-        ({"summary": None}, "have no summary; write\ndocs:\n  summary: What it computes"),
+        ({"summary": None}, "have no summary; write\ndocs:\n  summary: Compute what the name says"),
         ({"returns": "", "example": ""}, "have no returns and no example; write"),
         ({"summary": "No full stop"}, "one sentence of at most 110 characters with a full stop"),
         ({"summary": "x" * 110 + "."}, "got 111: x"),
@@ -274,7 +274,10 @@ Signatures::
 
 def test_without_documentation_the_declarations_stand_alone(tmp_path: Path) -> None:
     entry = "- func: f(Tensor x) -> Tensor\n- func: f.int(int x) -> Tensor\n"
-    assert docstring(tmp_path, entry, "f") == "f(Tensor x) -> Tensor\nf.int(int x) -> Tensor"
+    assert docstring(tmp_path, entry, "f") == (
+        "Call the overload that the arguments match.\n\n    f(Tensor x) -> Tensor\n    f.int(int x) -> Tensor"
+    )
+    assert docstring(tmp_path, entry.partition("\n")[0], "f") == "Call ``f(Tensor x) -> Tensor``."
 
 
 # --- examples

@@ -112,11 +112,11 @@ def test_no_grad_outside_does_not_stop_grad_and_inside_does() -> None:
 def test_grad_as_a_decorator() -> None:
     @grad
     def derivative(x: Any) -> Any:
-        """The doc."""
+        """Compute it."""
         return x.exp()
 
     close(derivative(tensor(1.0)), np.e)
-    assert derivative.__doc__ == "The doc."
+    assert derivative.__doc__ == "Compute it."
 
 
 @pytest.mark.parametrize(

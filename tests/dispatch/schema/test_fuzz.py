@@ -10,7 +10,7 @@ import sys
 from triten.dispatch.schema import SchemaError, parse_schema
 
 TEXTS = int(os.environ.get("TRITEN_FUZZ_TEXTS", "4000"))
-MOST_CALLS = 12
+MAX_CALLS = 12
 """Calls of Python functions for each character of a text; some six are needed."""
 
 TYPES = (
@@ -122,7 +122,7 @@ def test_any_text_is_a_schema_or_refused_with_a_place() -> None:
             sys.setprofile(None)
             schemas += 1
             assert parse_schema(str(schema)) == schema, text
-        assert calls <= MOST_CALLS * (len(text) + 20), text
+        assert calls <= MAX_CALLS * (len(text) + 20), text
     assert schemas > TEXTS // 20
     assert refusals > TEXTS // 20
 

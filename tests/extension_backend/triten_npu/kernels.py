@@ -35,7 +35,7 @@ def kernel(name):
 
 
 def from_array(array, device):
-    """A new tensor on a device that holds an array."""
+    """Create a tensor on a device that holds an array."""
     out = tt.empty(array.shape, dtype=tt.from_numpy(array[..., None]).dtype, device=device)
     array_of(out)[...] = array
     return out
@@ -91,7 +91,7 @@ def add_(self, other, *, alpha=1):
 
 
 def as_operand(value, like):
-    """The second operand of a binary operator: on the device, or one number."""
+    """Return the second operand of a binary operator on the device, or a number."""
     if isinstance(value, tt.Tensor) and value.is_npu:
         return array_of(value)
     if isinstance(value, tt.Tensor) and value.ndim:
@@ -129,7 +129,7 @@ def sub_out(self, other, *, alpha=1, out):
 
 
 def binary_stub(name, ufunc):
-    """A kernel factory: triten's meta function has decided shapes, dtypes and strides."""
+    """Register a kernel factory; triten's meta function has determined shapes, dtypes and strides."""
 
     def factory(call):
         out_spec, specs = call.outputs[0], [call.args[each] for each in call.runtime]

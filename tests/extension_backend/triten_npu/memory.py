@@ -18,7 +18,7 @@ _current = threading.local()
 
 
 def current_device() -> int:
-    """The index of this thread's current device."""
+    """Return the index of this thread's current device."""
     return getattr(_current, "index", 0)
 
 
@@ -84,7 +84,7 @@ def _bytes_at(address: int, nbytes: int) -> np.ndarray:
 
 
 def array_at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: tt.dtype) -> np.ndarray:
-    """What the device computes on: the elements at an address."""
+    """Return the elements at an address as the array that the device computes on."""
     if 0 in sizes:
         return np.empty(sizes, dtype.np)
     byte_strides = tuple(stride * dtype.itemsize for stride in strides)
@@ -92,7 +92,7 @@ def array_at(address: int, sizes: tuple[int, ...], strides: tuple[int, ...], dty
 
 
 def array_of(tensor: tt.Tensor) -> np.ndarray:
-    """A tensor's elements, as the device sees them."""
+    """Return a tensor's elements as the device's array."""
     if not tensor.is_npu:
         raise RuntimeError(f"npu: a tensor on {tensor.device} is out of reach")
     if tensor.device.index != current_device():

@@ -28,7 +28,7 @@ from triten.tests.shared.pinned_model import PinnedModel
 from ..campaign import AGREED, INTERPRETED, Campaign, Case, Finding, Outcome
 
 STEPS = 1000
-MOST_LIVE = 20
+MAX_LIVE = 20
 POOLS = ((0, 1), (7, 0))
 DRIVERS = {"held": HeldDriver, "interpreted": InterpretedDriver}
 
@@ -159,7 +159,7 @@ class Allocators(Campaign):
         for number, (name, *arguments) in enumerate(case["steps"]):
             if (
                 (name in NEED_LIVE and not model.live)
-                or (name == "malloc" and len(model.live) >= MOST_LIVE)
+                or (name == "malloc" and len(model.live) >= MAX_LIVE)
                 or (name == "end" and not model.open)
                 or (name == "in_threads" and (model.open or min(model.ceilings) < TOTAL))
             ):

@@ -73,7 +73,7 @@ class Program:
     """Blocks by which the program may fluctuate: plan caches grow and shrink with varying shapes."""
 
 
-SMALL_TABLES = {"MAX_PLANS": 64, "MAX_SPECS": 512, "MOST_RUNS": 8, "MOST_GRAPHS": 8, "SIZES": 8}
+SMALL_TABLES = {"MAX_PLANS": 64, "MAX_SPECS": 512, "MAX_RUNS": 8, "MAX_GRAPHS": 8, "SIZES": 8}
 
 
 @contextlib.contextmanager

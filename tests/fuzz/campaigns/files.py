@@ -12,7 +12,7 @@ from pathlib import Path
 
 from triten.tests.fuzz.campaign import AGREED, REFUSED_ALIKE, Campaign, Finding
 
-MOST_CHANGES = 4
+MAX_CHANGES = 4
 
 
 class Files(Campaign):
@@ -40,7 +40,7 @@ class Files(Campaign):
         files = dict(FORMATS[form].samples()[sample])
         name = rng.choice(list(files))
         made = []
-        for _ in range(rng.choice([1, 1, 1, 2, 3, MOST_CHANGES])):
+        for _ in range(rng.choice([1, 1, 1, 2, 3, MAX_CHANGES])):
             change = changes.draw(rng, files[name])
             files[name] = changes.apply(files[name], change)
             made.append(change)

@@ -23,8 +23,8 @@ from triten.tests.shared.threads import together
 from ..campaign import AGREED, INTERPRETED, REFUSED_ALIKE, Campaign, Case, Finding, Outcome
 
 USES = {**first_uses.USES, **first_uses.ON_CUDA}
-MOST_THREADS = 5
-LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 29
+MAX_THREADS = 5
+MIN_MEMORY, MAX_MEMORY = 1 << 20, 1 << 29
 LONGEST = 60
 """Seconds of CPU time after which a child counts as a hang."""
 COMPILED_PACKAGES = ("scipy.fft", "scipy.linalg", "scipy.sparse", "scipy.sparse.linalg", "scipy.special")
@@ -48,9 +48,9 @@ class ProcessState(Campaign):
         if kind == "fork":
             case["after"] = rng.choice([*first_uses.USES])
         elif kind == "memory":
-            case["bytes"] = int(LEAST_MEMORY * (MOST_MEMORY / LEAST_MEMORY) ** rng.random())
+            case["bytes"] = int(MIN_MEMORY * (MAX_MEMORY / MIN_MEMORY) ** rng.random())
         elif kind == "threads":
-            case["others"] = rng.choices([*USES], k=rng.randrange(1, MOST_THREADS))
+            case["others"] = rng.choices([*USES], k=rng.randrange(1, MAX_THREADS))
         return case
 
     def run(self, case: Case) -> Outcome:

@@ -22,13 +22,13 @@ import numpy as np
 import triten as tt
 from triten.runtime.storage import Storage
 
-MOST_FOR_A_BYTE = 1000
+MAX_FOR_A_BYTE = 1000
 LEAST = 48 << 20
 """Bytes that any reading may take: the first of a kind imports modules."""
 ADDRESS_SPACE = 1 << 31
 SECONDS = 20.0
-MOST_NODES = 20_000
-MOST_ELEMENTS = 1 << 18
+MAX_NODES = 20_000
+MAX_ELEMENTS = 1 << 18
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 FORBIDDEN = (
     *("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "subprocess.Popen", "pty.spawn"),
@@ -138,7 +138,7 @@ def attempt(read, size, documented):
         tracemalloc.stop()
     if seen:
         return Reading("does what no reading may", seen[0])
-    if peak > LEAST + MOST_FOR_A_BYTE * size and not reading.is_fault:
+    if peak > LEAST + MAX_FOR_A_BYTE * size and not reading.is_fault:
         return Reading(
             "takes memory", f"{peak} bytes for a file of {size}, then: {reading.message or 'a value'}"
         )
@@ -192,7 +192,7 @@ def digest(value):
     told = []
     pending = [value]
     known = {}
-    while pending and len(told) < MOST_NODES:
+    while pending and len(told) < MAX_NODES:
         each = pending.pop()
         if type(each) is str and each.startswith("\0"):
             told.append(each[1:])
@@ -244,8 +244,8 @@ def _of_tensor(tensor):
         return head
     plain = tensor.detach()
     storage = plain.untyped_storage().bytes_on_host()
-    if storage.size < MOST_ELEMENTS:
+    if storage.size < MAX_ELEMENTS:
         head += f" over {int(storage.sum(dtype=np.int64))}"
-    if plain.numel() > MOST_ELEMENTS:
+    if plain.numel() > MAX_ELEMENTS:
         return head
     return f"{head} {plain.contiguous().host_array().tobytes().hex()[:4000]}"

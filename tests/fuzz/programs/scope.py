@@ -7,7 +7,7 @@ from typing import Any
 
 import triten as tt
 
-MOST_ELEMENTS = 2048
+MAX_ELEMENTS = 2048
 TAME = 1e3
 
 FLOATS = (tt.float32, tt.float64, tt.float16, tt.bfloat16)
@@ -81,7 +81,7 @@ class Scope:
         most_elements: larger results are undone.
     """
 
-    def __init__(self, rng: random.Random, most_elements: int = MOST_ELEMENTS) -> None:
+    def __init__(self, rng: random.Random, most_elements: int = MAX_ELEMENTS) -> None:
         self.rng = rng
         self.most_elements = most_elements
         self.names: dict[str, Any] = {"tt": tt}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import computations, gradients, views, writes
-from .scope import MOST_ELEMENTS, NoOperandError, Scope
+from .scope import MAX_ELEMENTS, NoOperandError, Scope
 
 SHAPES = ((3, 4), (4, 4), (4,), (2, 3, 4), (1, 4), (3, 1), (), (1, 2, 3, 4), (6,), (2, 2), (0, 4), (5, 3))
 DTYPES = (
@@ -14,7 +14,7 @@ DTYPES = (
     + ("float16", "bfloat16", "int64", "int64", "int32", "uint8", "bool", "complex64")
 )
 LARGE_SHAPES = ((200, 300), (300,), (1, 300), (200, 1), (), (40, 5, 300), (300, 200))
-MOST_LARGE = 150_000
+MAX_LARGE = 150_000
 MANY = 100
 KEPT_ERRORS = 0.3
 TRIES = 400
@@ -48,7 +48,7 @@ def draw_program(
         large: the share of programs over tensors of tens of thousands of elements.
     """
     shapes = LARGE_SHAPES if rng.random() < large else SHAPES
-    scope = Scope(rng, MOST_LARGE if shapes is LARGE_SHAPES else MOST_ELEMENTS)
+    scope = Scope(rng, MAX_LARGE if shapes is LARGE_SHAPES else MAX_ELEMENTS)
     with_grad = rng.random() < grad
     inputs = []
     for _ in range(rng.randint(2, 4)):

@@ -29,7 +29,7 @@ from .results import Results, load_for_resuming
 from .shards import Answer, Shards, Task, Worker, WorkerDied
 
 NO_DEVICE, BAD_USAGE = 2, 2
-MOST_WORKERS = 16
+MAX_WORKERS = 16
 STAGES = ("every operator once", "dtypes", "layouts", "dtypes x layouts")
 """By their rank (`cases.all_cases`)."""
 KERNELS_CHECK = "kernels: every one was compiled and run"
@@ -160,7 +160,7 @@ def run(
     options = ["--seed", str(seed), *([] if simulated else ["--card-sizes"])]
     options += ["--plant", given.plant] if given.plant else []
     options += ["--brief"] if given.brief else []
-    workers = given.workers or (1 if given.interpret else min(MOST_WORKERS, len(os.sched_getaffinity(0))))
+    workers = given.workers or (1 if given.interpret else min(MAX_WORKERS, len(os.sched_getaffinity(0))))
     try:
         first = Worker(options)
     except WorkerDied as error:

@@ -9,7 +9,7 @@ from triton.language.extra import cuda as extra
 
 @triton.jit
 def add(a, b, out, n, BLOCK: tl.constexpr):
-    """out = a + b, for as many elements as `n` says."""
+    """Compute out = a + b for `n` elements."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < n
     tl.store(out + i, tl.load(a + i, mask=mask, other=0.0) + tl.load(b + i, mask=mask, other=0.0), mask=mask)
@@ -17,7 +17,7 @@ def add(a, b, out, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def nine_arguments(a, b, out, n, p, q, r, s, t, BLOCK: tl.constexpr):
-    """out = a * p + b * q + r + s + t, to have as many arguments as a usual kernel."""
+    """Compute out = a * p + b * q + r + s + t, with as many arguments as a usual kernel."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < n
     x = tl.load(a + i, mask=mask, other=0.0) * p + tl.load(b + i, mask=mask, other=0.0) * q
@@ -26,7 +26,7 @@ def nine_arguments(a, b, out, n, p, q, r, s, t, BLOCK: tl.constexpr):
 
 @triton.jit
 def product(a, b, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """out = a @ b, row-major, all sizes multiples of the blocks: its stages take much shared memory."""
+    """Compute out = a @ b, row-major, with sizes that are multiples of the blocks, using much shared memory."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     inner = tl.arange(0, BK)
@@ -40,7 +40,7 @@ def product(a, b, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
 
 @triton.jit
 def copy_tiles(source, out, N, BM: tl.constexpr, BN: tl.constexpr):
-    """Copies a matrix through a tensor descriptor given by value."""
+    """Copy a matrix through a tensor descriptor given by value."""
     row = tl.program_id(0) * BM
     column = tl.program_id(1) * BN
     tile = source.load([row, column])
@@ -51,7 +51,7 @@ def copy_tiles(source, out, N, BM: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def increment_after_dependency(x, n, BLOCK: tl.constexpr):
-    """x += 1 once the launch before has finished: what programmatic dependent launch needs to be right."""
+    """Compute x += 1 after the previous launch, as programmatic dependent launch requires."""
     extra.gdc_wait()
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < n
@@ -61,7 +61,7 @@ def increment_after_dependency(x, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def spin(out, steps):
-    """Keeps one multiprocessor busy for `steps` dependent multiplications."""
+    """Keep one multiprocessor busy for `steps` dependent multiplications."""
     x = tl.load(out)
     for _ in range(steps):
         x = x * 0.999 + 0.001
@@ -70,7 +70,7 @@ def spin(out, steps):
 
 @triton.jit
 def copy(source, out, n, BLOCK: tl.constexpr):
-    """out = source."""
+    """Copy source to out."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < n
     tl.store(out + i, tl.load(source + i, mask=mask, other=0.0), mask=mask)

@@ -15,7 +15,7 @@ class WithoutTorch(importlib.abc.MetaPathFinder):
     """Finds no torch, wherever it lies."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> None:
-        """Raises ModuleNotFoundError for torch; other finders go on with everything else."""
+        """Raise ModuleNotFoundError for torch, and leave all other names to the other finders."""
         if name.partition(".")[0] == "torch":
             raise ModuleNotFoundError("No module named 'torch'", name=name)
 

@@ -15,7 +15,7 @@ import pytest
 from triten.perf import __main__ as command
 from triten.perf.gate import sources
 from triten.perf.gate.decision import decide
-from triten.perf.gate.markdown import MOST_CHARACTERS, format_decision
+from triten.perf.gate.markdown import MAX_CHARACTERS, format_decision
 from triten.perf.gate.openmetrics import format_openmetrics
 from triten.perf.history import changes
 from triten.perf.suite.results import Result
@@ -131,7 +131,7 @@ def test_markdown_shows_names_literally_and_fits_into_a_comment() -> None:
     long = format_decision(
         decide(measured(1, 1, **dict.fromkeys(many, 1.0)), measured(2, 2, **many), tolerance=0.05)
     )
-    assert len(long) <= MOST_CHARACTERS + 100
+    assert len(long) <= MAX_CHARACTERS + 100
     assert long.endswith("More rows are in the JSON output.\n")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import triten as tt
 import triten.nn.functional as F
-from triten.perf.planning.heavy_kinds import MOST_FLOPS, kind_of
+from triten.perf.planning.heavy_kinds import MAX_FLOPS, kind_of
 from triten.perf.planning.kinds import FLOPS, Kind, in_order, order_of, resized
 from triten.perf.planning.rates import Curve, _work, curve_of
 from triten.perf.planning.recording import Operand, operands_in, record
@@ -128,7 +128,7 @@ def test_probes_are_small_whatever_the_call(channels: tuple[int, int]) -> None:
         elements = sum(math.prod(operand.shape) for operand in operands_in(largest.values()))
         assert elements < 1 << 23, kind.name
         if kind.unit == FLOPS:
-            assert _work(kind, largest) <= max(MOST_FLOPS, 2 * 9 * source * out * 64)
+            assert _work(kind, largest) <= max(MAX_FLOPS, 2 * 9 * source * out * 64)
 
 
 def test_a_resized_operand_lies_as_before() -> None:

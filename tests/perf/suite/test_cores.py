@@ -203,7 +203,7 @@ def test_settling_waits_while_a_thread_runs_and_no_longer(
     assert now == pytest.approx(6 * cores.STEP)
     now, spinning = 0.0, 10**9
     settle()
-    assert now == pytest.approx(cores.MOST, abs=2 * cores.STEP)
+    assert now == pytest.approx(cores.MAX_WAIT, abs=2 * cores.STEP)
 
 
 @pinning

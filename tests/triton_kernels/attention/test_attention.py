@@ -140,7 +140,7 @@ def test_operands_without_a_stride(rng: np.random.Generator) -> None:
 def test_few_queries_of_many_keys_are_split(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, launches: Any, heads_k: int, causal: bool
 ) -> None:
-    monkeypatch.setattr(forward, "LEAST_SPAN", 16)
+    monkeypatch.setattr(forward, "MIN_SPAN", 16)
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
     q, k, v, g = operands(rng, (1, 2, heads_k, 3, 83, 8, 8))
     attention(*(x.to("cuda") for x in (q, k, v)), is_causal=causal, enable_gqa=True)
@@ -163,7 +163,7 @@ def test_dropout_drops_what_the_host_drops(
     p: float,
 ) -> None:
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
-    monkeypatch.setattr(forward, "LEAST_SPAN", least_span)
+    monkeypatch.setattr(forward, "MIN_SPAN", least_span)
     *inputs, g = operands(rng, shape)
     results = []
     for device in ("cpu", "cuda"):

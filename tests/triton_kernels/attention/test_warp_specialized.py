@@ -117,7 +117,7 @@ import triten as tt
 from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.attention import forward
 
-forward.LEAST_SPAN = 1 << 20  # few programs would split their keys, which pointers do
+forward.MIN_SPAN = 1 << 20  # few programs would split their keys, which pointers do
 names = []
 driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
 case = json.loads(sys.argv[1])
@@ -218,7 +218,7 @@ import triten as tt
 from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.attention import forward
 
-forward.LEAST_SPAN = 1 << 20
+forward.MIN_SPAN = 1 << 20
 names = []
 driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
 case = json.loads(sys.argv[1])

@@ -88,7 +88,7 @@ def test_planes_with_channels_innermost(rng, planned, case, dtype):
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float32])
 def test_planes_come_as_planes(rng, planned, monkeypatch, case, dtype):
     """Convert the layout of contiguous (NCHW) operands, and store the result and the gradient contiguously."""
-    monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(convolution, "COPY_THRESHOLD", 0)
     images, channels, count, sides, taps, window = CASES[case]
     given = [
         rng.standard_normal(each) for each in ((images, channels, *sides), (count, channels, *taps), (count,))

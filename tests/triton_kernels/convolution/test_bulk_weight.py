@@ -87,7 +87,7 @@ PLANES = {
 @pytest.mark.parametrize("case", PLANES)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.name)
 def test_planes_are_read_as_they_lie(rng, planned, launches, monkeypatch, case, dtype):
-    monkeypatch.setattr(backward_weight, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(backward_weight, "COPY_THRESHOLD", 0)
     grad, source, weight, window = PLANES[case]
     g, x = (tt.from_numpy(rng.standard_normal(sizes)).to(dtype).to("cuda") for sizes in (grad, source))
     before = launches.count
@@ -108,7 +108,7 @@ def test_planes_are_read_as_they_lie(rng, planned, launches, monkeypatch, case, 
     ids=["several taps", "other lines", "planes of no whole vectors", "short planes"],
 )
 def test_other_planes_are_laid_out_anew(rng, planned, launches, monkeypatch, sizes):
-    monkeypatch.setattr(backward_weight, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(backward_weight, "COPY_THRESHOLD", 0)
     grad, source, weight, window = sizes
     g, x = (tt.from_numpy(rng.standard_normal(each)).to(tt.bfloat16).to("cuda") for each in (grad, source))
     if sizes[0][3] == 64 and weight[3] == 1:
@@ -122,7 +122,7 @@ def test_other_planes_are_laid_out_anew(rng, planned, launches, monkeypatch, siz
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("case", ["one tap, the last piece of a plane is a rest", "one tap"])
 def test_a_special_value_of_a_plane_reaches_the_taps_that_meet_it(rng, planned, monkeypatch, value, case):
-    monkeypatch.setattr(backward_weight, "WORTH_A_COPY", 0)
+    monkeypatch.setattr(backward_weight, "COPY_THRESHOLD", 0)
     grad, source, weight, window = PLANES[case]
     positive = tt.from_numpy(np.abs(rng.standard_normal(grad)) + 0.1).to(tt.float16)
     for place in ((0, 3, 0, 0), (-1, 0, -1, -1), (0, 1, 1, source[3] - 1)):

@@ -91,7 +91,7 @@ def copying(monkeypatch):
     def choose(always):
         if always:
             for module in (convolution, backward_weight, depthwise):
-                monkeypatch.setattr(module, "WORTH_A_COPY", 0)
+                monkeypatch.setattr(module, "COPY_THRESHOLD", 0)
         Dispatcher.singleton().forget_all()
 
     yield choose

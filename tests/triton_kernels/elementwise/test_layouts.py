@@ -44,7 +44,7 @@ def small(monkeypatch):
     monkeypatch.setattr(rows, "INTERPRETED_BLOCK", 256)
     monkeypatch.setattr(elementwise, "INTERPRETED_BLOCK", 256)
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
-    monkeypatch.setattr(elementwise, "LEAST", 64)
+    monkeypatch.setattr(elementwise, "MIN_TILE_ELEMENTS", 64)
 
 
 LAYOUTS = {

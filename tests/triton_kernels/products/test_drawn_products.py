@@ -81,8 +81,8 @@ def drawn(monkeypatch, rng):
     monkeypatch.setattr(bulk, "for_interpreter", configuration)
     monkeypatch.setattr(matmul, "tiling", lambda *_, **__: Tiling(side, made.one(16, 32), 16, 4, 1))
     monkeypatch.setattr(matvec, "tile_for", lambda *_: (made.one(8, 32), made.one(16, 64)))
-    monkeypatch.setattr(repacked, "LEAST_WORK", made.one(0, 1 << 24))
-    monkeypatch.setattr(repacked, "LEAST_USES", 1)
+    monkeypatch.setattr(repacked, "MIN_WORK", made.one(0, 1 << 24))
+    monkeypatch.setattr(repacked, "MIN_USES", 1)
     return made
 
 

@@ -150,7 +150,7 @@ def test_an_inner_side_of_nothing(drawn, beta):
 
 @pytest.mark.parametrize("transposed", TRANSPOSES, ids=str)
 def test_large_products_of_odd_lines_are_repacked(drawn, kernels, transposed, monkeypatch):
-    monkeypatch.setattr(repacked, "LEAST_WORK", 0)
+    monkeypatch.setattr(repacked, "MIN_WORK", 0)
     m, k, n = 129, 37, 131
     a, x = drawn(*((k, m) if transposed[0] else (m, k)))
     b, y = drawn(*((n, k) if transposed[1] else (k, n)))
@@ -165,7 +165,7 @@ def test_large_products_of_odd_lines_are_repacked(drawn, kernels, transposed, mo
 
 
 def test_batches_of_odd_lines_are_repacked_and_expanded_ones_once(drawn, kernels, monkeypatch):
-    monkeypatch.setattr(repacked, "LEAST_WORK", 0)
+    monkeypatch.setattr(repacked, "MIN_WORK", 0)
     (a, x), (b, y) = drawn(2, 128, 33), drawn(1, 33, 136)
     b, y = b.expand(2, 33, 136), np.broadcast_to(y, (2, 33, 136))
     close(tt.bmm(a, b), x @ y, np.abs(x) @ np.abs(y), 33)
@@ -233,7 +233,7 @@ def test_tf32_operands_across_the_inner_side_are_turned_over_once(
     drawn, kernels, tf32, transposed, monkeypatch
 ):
     """Transpose TF32 operands once; otherwise warpgroups would transpose them in each tile."""
-    monkeypatch.setattr(repacked, "LEAST_WORK", 0)
+    monkeypatch.setattr(repacked, "MIN_WORK", 0)
     a, x = drawn(*((40, 132) if transposed[0] else (132, 40)), dtype=tt.float32)
     b, y = drawn(*((136, 40) if transposed[1] else (40, 136)), dtype=tt.float32)
     a, x = stored(a, x, transposed[0])

@@ -134,7 +134,7 @@ from triten.triton_kernels.products.bulk import IN_GLUON
 
 case = json.loads(sys.argv[1])
 form = IN_GLUON[driver().properties(0).design]
-form.LEAST_WAVES = 0
+form.MIN_WAVES = 0
 form.multiprocessors = lambda device: case["programs"]
 if "tile" in case:
     form.TILES = {bytes_: tiles[case["tile"]:][:1] for bytes_, tiles in form.TILES.items()}
@@ -287,7 +287,7 @@ from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.products import tensor_memory
 
 case = json.loads(sys.argv[1])
-tensor_memory.LEAST_WAVES = 0
+tensor_memory.MIN_WAVES = 0
 tensor_memory.multiprocessors = lambda device: 1
 tensor_memory.TILES = {bytes_: tiles[case["tile"]:][:1] for bytes_, tiles in tensor_memory.TILES.items()}
 names = []

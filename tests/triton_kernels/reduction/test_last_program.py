@@ -26,11 +26,11 @@ def in_two_launches(x: tt.Tensor, dims: tuple[int, ...]) -> tt.Tensor:
     out = tt.empty(sizes, device="cuda")
     call = StructuredCall("sum", {"self": x._spec}, ("self",), (out._spec,), None, x.device, {"dims": dims})
     sides = sides_of(x._spec, out._spec, dims, False)
-    tile = tile_for(sides.n_out, sides.n, sides.reduced_is_inner, True)
+    tile = tile_for(sides.num_rows, sides.n, sides.reduced_is_inner, True)
     assert tile.splits > 1
     row, fp32 = (
         REDUCTIONS["sum_stub"],
-        TensorSpec.contiguous((tile.splits, sides.n_out), tt.float32, x.device),
+        TensorSpec.contiguous((tile.splits, sides.num_rows), tt.float32, x.device),
     )
     parts = tt.empty(fp32.sizes, device="cuda")
     type_ = row.accumulate(tt.float32, tt.float32)
@@ -48,10 +48,10 @@ def in_two_launches(x: tt.Tensor, dims: tuple[int, ...]) -> tt.Tensor:
     of_parts = gapless_strides(sides.kept.sizes, 1)
     kept = sides.kept
     first = Sides(Geometry(kept.sizes, (kept.strides[0], of_parts)), sides.reduced)
-    launch, grid, numbers = plan_sides(call, reduce, first, pointers, constants, tile, sides.n_out)
+    launch, grid, numbers = plan_sides(call, reduce, first, pointers, constants, tile, sides.num_rows)
     launch(grid, x._data.address, parts._data.address, *numbers)
     second = Sides(
-        Geometry(kept.sizes, (of_parts, kept.strides[1])), Geometry((tile.splits,), ((sides.n_out,),))
+        Geometry(kept.sizes, (of_parts, kept.strides[1])), Geometry((tile.splits,), ((sides.num_rows,),))
     )
     reduced = tile.parts
     chunk = cdiv(tile.splits, reduced) * reduced

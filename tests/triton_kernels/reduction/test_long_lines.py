@@ -70,11 +70,11 @@ def test_no_lane_adds_more_numbers_than_a_part_has_tiles(monkeypatch):
     device = type("Driver", (), {"properties": lambda *_: properties, "current_device": lambda *_: 0})()
     monkeypatch.setattr(sides, "driver", lambda: device)
     monkeypatch.setattr(sides, "interpreted", lambda: False)
-    for n_out, n, inner in ((1, 1 << 31, True), (10_000, 10_000_000, True), (4096, 1_000_000, False)):
-        tile = sides.tile_for(n_out, n, inner, True)
-        assert tile.chunk <= sides.MOST_TILES * tile.reduced
+    for num_rows, n, inner in ((1, 1 << 31, True), (10_000, 10_000_000, True), (4096, 1_000_000, False)):
+        tile = sides.tile_for(num_rows, n, inner, True)
+        assert tile.chunk <= sides.MAX_TILES * tile.reduced
         assert (tile.splits - 1) * tile.chunk < n <= tile.splits * tile.chunk
-        assert tile.splits <= sides.MOST_PARTS
+        assert tile.splits <= sides.MAX_PARTS
 
 
 def test_few_programs_are_split_until_they_fill_the_device(monkeypatch):
@@ -82,9 +82,9 @@ def test_few_programs_are_split_until_they_fill_the_device(monkeypatch):
     device = type("Driver", (), {"properties": lambda *_: properties, "current_device": lambda *_: 0})()
     monkeypatch.setattr(sides, "driver", lambda: device)
     monkeypatch.setattr(sides, "interpreted", lambda: False)
-    for n_out, n, inner in ((1, 1 << 25, True), (4096, 8192, False), (128, 1 << 16, False)):
-        tile = sides.tile_for(n_out, n, inner, True)
-        warps = launch.cdiv(n_out, tile.outputs) * tile.splits * tile.warps
+    for num_rows, n, inner in ((1, 1 << 25, True), (4096, 8192, False), (128, 1 << 16, False)):
+        tile = sides.tile_for(num_rows, n, inner, True)
+        warps = launch.cdiv(num_rows, tile.outputs) * tile.splits * tile.warps
         assert 0.5 * 132 * sides.WARPS <= warps <= 132 * sides.WARPS
     rows = sides.tile_for(8192, 4096, True, True)
     assert (rows.outputs, rows.reduced, rows.splits, rows.warps) == (1, 4096, 1, 8)
@@ -99,12 +99,12 @@ def test_a_measured_tile_is_taken_where_it_fits(monkeypatch):
     monkeypatch.setattr(sides, "interpreted", lambda: False)
     asked = []
 
-    def tile(n_out, n, inner, answer):
+    def tile(num_rows, n, inner, answer):
         def ask(shape, default):
             asked.append((shape, default.tile, default.warps))
             return answer or default
 
-        found = sides.tile_for(n_out, n, inner, True, ask=ask)
+        found = sides.tile_for(num_rows, n, inner, True, ask=ask)
         return found.outputs, found.reduced, found.warps
 
     rows, columns = sides.Configuration((1, 2048)), sides.Configuration((128, 32), 8)

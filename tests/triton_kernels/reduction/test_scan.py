@@ -88,9 +88,9 @@ def test_lines_are_not_split_for_the_sake_of_sums(monkeypatch):
     device = type("Driver", (), {"properties": lambda *_: properties, "current_device": lambda *_: 0})()
     monkeypatch.setattr(sides, "driver", lambda: device)
     monkeypatch.setattr(sides, "interpreted", lambda: False)
-    for n_out, n, inner in ((4096, 1 << 20, False), (4096, 1 << 22, True)):
-        assert sides.tile_for(n_out, n, inner, True).splits > 1
-        assert sides.tile_for(n_out, n, inner, True, grows=False).splits == 1
+    for num_rows, n, inner in ((4096, 1 << 20, False), (4096, 1 << 22, True)):
+        assert sides.tile_for(num_rows, n, inner, True).splits > 1
+        assert sides.tile_for(num_rows, n, inner, True, grows=False).splits == 1
     assert sides.tile_for(1, 1 << 26, True, True, grows=False).splits > 16
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...runtime.parallel import get_num_threads, set_num_threads
 
-MOST_FIGURES = 4
+MAX_FIGURES = 4
 SMALLEST_INTERVAL = 25e-9
 """No confidence interval is taken for smaller than this, in seconds."""
 
@@ -120,7 +120,7 @@ class Measurement:
         middle = times[len(times) // 4 : math.ceil(3 * len(times) / 4)]
         # 1.645: a confidence of 90% for a normal distribution.
         interval = max(1.645 * float(np.std(middle)) / math.sqrt(len(middle)), SMALLEST_INTERVAL)
-        return min(max(math.floor(math.log10(self.median / interval)), 1), MOST_FIGURES)
+        return min(max(math.floor(math.log10(self.median / interval)), 1), MAX_FIGURES)
 
     @property
     def has_warnings(self) -> bool:

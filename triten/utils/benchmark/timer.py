@@ -16,7 +16,7 @@ from .measurement import Measurement, TaskSpec, set_torch_threads
 
 Callback = Callable[[int, float], Any]
 
-MOST_RUNS = 2**31 - 1
+MAX_RUNS = 2**31 - 1
 """A block never has more runs of the statement than this."""
 
 
@@ -122,7 +122,7 @@ class Timer:
         while True:
             taken = self._timeit(number)
             negligible = overhead / taken <= 1e-4 and taken >= min_run_time / 1000
-            if negligible or taken > min_run_time or number * 10 > MOST_RUNS:
+            if negligible or taken > min_run_time or number * 10 > MAX_RUNS:
                 return number
             number *= 10
 

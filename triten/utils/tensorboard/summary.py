@@ -23,7 +23,7 @@ from ...dispatch.tensor_data import as_tensor
 from ...runtime import scalar_type as dtypes
 from .images import Array, as_bytes, convert_to_HWC, encoded, encoded_video, make_np
 
-MOST_THRESHOLDS = 127
+MAX_THRESHOLDS = 127
 """More break the protocol buffer of a curve."""
 
 KINDS = {
@@ -254,24 +254,24 @@ def pr_curve_raw(
     fn: Any,
     precision: Any,
     recall: Any,
-    num_thresholds: int = MOST_THRESHOLDS,
+    num_thresholds: int = MAX_THRESHOLDS,
 ) -> Any:
     """Return the summary of a precision-recall curve from counts at each threshold."""
     data = np.stack([make_np(each) for each in (tp, fp, tn, fn, precision, recall)])
     tensor = TensorProto(
         dtype="DT_FLOAT", float_val=data.reshape(-1).tolist(), tensor_shape=_shape(data.shape)
     )
-    content = PrCurvePluginData(version=0, num_thresholds=min(num_thresholds, MOST_THRESHOLDS))
+    content = PrCurvePluginData(version=0, num_thresholds=min(num_thresholds, MAX_THRESHOLDS))
     return _summary(tag, metadata=_metadata("pr_curves", content), tensor=tensor)
 
 
 def pr_curve(
-    tag: str, labels: Any, predictions: Any, num_thresholds: int = MOST_THRESHOLDS, weights: Any = None
+    tag: str, labels: Any, predictions: Any, num_thresholds: int = MAX_THRESHOLDS, weights: Any = None
 ) -> Any:
     """Return the summary of a precision-recall curve from labels, 0 or 1, and predictions in [0, 1]."""
     labels, predictions = make_np(labels).astype(np.float64), make_np(predictions)
     weights = 1.0 if weights is None else make_np(weights)
-    count = min(num_thresholds, MOST_THRESHOLDS)
+    count = min(num_thresholds, MAX_THRESHOLDS)
     places = np.floor(predictions * (count - 1)).astype(np.int32)
 
     def above(chosen: Array) -> Array:

@@ -327,7 +327,7 @@ class SummaryWriter:
         labels: Any,
         predictions: Any,
         global_step: Step = None,
-        num_thresholds: int = summary.MOST_THRESHOLDS,
+        num_thresholds: int = summary.MAX_THRESHOLDS,
         weights: Any = None,
         walltime: Time = None,
     ) -> None:
@@ -345,7 +345,7 @@ class SummaryWriter:
         precision: Any,
         recall: Any,
         global_step: Step = None,
-        num_thresholds: int = summary.MOST_THRESHOLDS,
+        num_thresholds: int = summary.MAX_THRESHOLDS,
         weights: Any = None,
         walltime: Time = None,
     ) -> None:

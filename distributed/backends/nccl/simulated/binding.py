@@ -256,7 +256,7 @@ class NcclCommunicator:
         return self._device
 
     def rank_id(self) -> int:
-        """This process's number."""
+        """Return this process's rank."""
         return self._rank
 
     def size(self) -> int:
@@ -290,7 +290,7 @@ class NcclCommunicator:
             _issue(made)
 
     def execution(self, call: Call, series: str, stream: int) -> Execution:
-        """Number a call within its series; messages are counted at both ends."""
+        """Assign a call its number within its series; both ends count messages."""
         counted = series if call.sends or not series else f"{series}, received"
         if self.stream(stream).capture is None:
             number = self._issued.get(counted, 0)

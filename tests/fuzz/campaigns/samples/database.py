@@ -19,7 +19,7 @@ DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 )
 LARGEST = 512
-MOST_MADE, MOST_KEPT = 24, 24
+MAX_MADE, MAX_KEPT = 24, 24
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def bases(number: int, dtype: torch.dtype) -> list[Base]:
     torch.manual_seed(0)
     found = []
     try:
-        for sample in itertools.islice(operator.sample_inputs("cpu", dtype), MOST_MADE):
+        for sample in itertools.islice(operator.sample_inputs("cpu", dtype), MAX_MADE):
             base = _base(operator, call, sample)
             if base is not None:
                 found.append(base)
-            if len(found) == MOST_KEPT:
+            if len(found) == MAX_KEPT:
                 break
     except (
         Exception

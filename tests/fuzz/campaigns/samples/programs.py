@@ -6,7 +6,7 @@ import numpy as np
 
 from .values import argument_places, array_of_storage, contiguous, is_tensor, numpy_dtype
 
-MOST_SHOWN = 64
+MAX_SHOWN = 64
 
 
 def program(case: dict[str, Any]) -> str:
@@ -32,9 +32,9 @@ def _values(array: np.ndarray) -> str:
     wide: Any = complex if kind == "c" else array.dtype if kind in "iub" else np.float64
     items = array.astype(wide).tolist()
     rest = (
-        f" + [1] * {len(items) - MOST_SHOWN}" if len(items) > MOST_SHOWN else ""
+        f" + [1] * {len(items) - MAX_SHOWN}" if len(items) > MAX_SHOWN else ""
     )  # a cut one is close, not the case
-    return _number_text(items[:MOST_SHOWN]) + rest
+    return _number_text(items[:MAX_SHOWN]) + rest
 
 
 def _number_text(value: Any) -> str:

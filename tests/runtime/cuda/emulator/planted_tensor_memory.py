@@ -152,7 +152,7 @@ def mutants_of(call: str) -> dict[str, list[Mutant]]:
 
 def choose_small_tiles() -> None:
     """Let the kernels with tensor memory serve small calls, a program of two tiles each."""
-    forward.LEAST_SPAN = 1 << 20
-    tensor_memory.LEAST_WAVES = 0
+    forward.MIN_SPAN = 1 << 20
+    tensor_memory.MIN_WAVES = 0
     tensor_memory.multiprocessors = lambda device: 1  # type: ignore[assignment]
     tensor_memory.TILES = {itemsize: tiles[-1:] for itemsize, tiles in tensor_memory.TILES.items()}

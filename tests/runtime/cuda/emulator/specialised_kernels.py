@@ -22,7 +22,7 @@ M, N, K = 192, 128, 320
 
 @triton.jit
 def by_given_maps(a, b, out, k, BLOCK: tl.constexpr):
-    """The maps are the launch's."""
+    """Multiply matrices through the tensor maps that the launch passes."""
     row, column = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
     for step in tl.range(0, tl.cdiv(k, BLOCK), warp_specialize=True):

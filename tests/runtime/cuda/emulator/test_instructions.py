@@ -249,7 +249,7 @@ def test_products_of_matrices(rng: Any, shape: str, name: str, dtype: Any) -> No
     integer = np.dtype(dtype).kind == "i"
     c = rng.integers(-100, 100, (16, 8)).astype(np.int32 if integer else np.float32)
     per = 4 // np.dtype(dtype).itemsize
-    group, place = warp.LANES // 4, warp.LANES % 4
+    group, place = warp.LANE_IDS // 4, warp.LANE_IDS % 4
 
     def registers(parts: list[Array]) -> list[Array]:
         return [np.ascontiguousarray(part).view(np.uint32).reshape(1, 32) for part in parts]
@@ -269,7 +269,7 @@ def test_products_of_matrices(rng: Any, shape: str, name: str, dtype: Any) -> No
 
 def test_products_in_double_precision(rng: Any) -> None:
     a, b, c = rng.standard_normal((8, 4)), rng.standard_normal((4, 8)), rng.standard_normal((8, 8))
-    group, place = warp.LANES // 4, warp.LANES % 4
+    group, place = warp.LANE_IDS // 4, warp.LANE_IDS % 4
 
     def one(part: Array) -> Array:
         return part.view(np.uint64).reshape(1, 32)

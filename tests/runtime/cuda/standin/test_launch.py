@@ -314,7 +314,7 @@ def test_ctypes_launches_where_cupys_function_is_not_what_it_was(standin, change
     from triten.runtime.cuda.cupy.libcuda import choose_launch_kernel
 
     def launch(f, grid_dim_x, stream):
-        """launchKernel(f, grid_dim_x, stream)"""
+        """Stand in for launchKernel(f, grid_dim_x, stream)."""
 
     with pytest.MonkeyPatch.context() as patch:
         if change == "missing":

@@ -181,7 +181,7 @@ class runtime_validation_disabled:
         _Asked.types = False
 
     def __enter__(self) -> None:
-        """It is off already."""
+        """Return None, since `__init__` has already switched the checks off."""
 
     def __exit__(self, *error: object) -> None:
         _Asked.types = self.prev
