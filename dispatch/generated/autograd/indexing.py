@@ -577,7 +577,7 @@ plan_masked_fill__Tensor = writes_are_refused_first(plan_masked_fill_Tensor)
 
 
 class MaskedSelectBackward0(Node):
-    """masked_select(Tensor self, Tensor mask) -> Tensor"""
+    """Derivative of ``masked_select(Tensor self, Tensor mask) -> Tensor``."""
 
     __slots__ = ("mask", "mask_version", "self_", "self__version")
 

@@ -240,7 +240,7 @@ def jvp_masked_fill_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_masked_select(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """masked_select(Tensor self, Tensor mask) -> Tensor"""
+    """Compute the tangents of ``masked_select(Tensor self, Tensor mask) -> Tensor``."""
     mask = args[1]
     self_t = tangents[0]
     result_t = None

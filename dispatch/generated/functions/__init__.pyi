@@ -1226,7 +1226,7 @@ def tril_indices(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """The row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`)."""
+    """Return the row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`)."""
 
 @overload
 def tril_indices(
@@ -1253,7 +1253,7 @@ def triu_indices(
     pin_memory: bool | None = ...,
     requires_grad: bool = ...,
 ) -> Tensor:
-    """The row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`)."""
+    """Return the row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`)."""
 
 @overload
 def triu_indices(

@@ -214,7 +214,7 @@ def _trilinear(
     beyond: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor"""
+    """Call ``_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor``."""
     if modes or out is not None or beyond is not None:
         if beyond is not None:
             return _trilinear_packet.call_named(

@@ -1332,7 +1332,7 @@ def tril_indices(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`).
+    """Return the row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`).
 
     Args:
         row: The number of rows of the matrix.
@@ -1375,7 +1375,7 @@ def tril_indices(
             made = tril_indices_packet.call_parameters(
                 row, col, offset, dtype, layout, device, pin_memory, out=out
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = tril_indices_plans[row][col, offset, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -1385,7 +1385,7 @@ def tril_indices(
     if requires_grad is not False:
         check_requires_grad("tril_indices", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -1401,7 +1401,7 @@ def triu_indices(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`).
+    """Return the row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`).
 
     Args:
         row: The number of rows of the matrix.
@@ -1444,7 +1444,7 @@ def triu_indices(
             made = triu_indices_packet.call_parameters(
                 row, col, offset, dtype, layout, device, pin_memory, out=out
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = triu_indices_plans[row][col, offset, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -1454,7 +1454,7 @@ def triu_indices(
     if requires_grad is not False:
         check_requires_grad("triu_indices", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
