@@ -1,6 +1,6 @@
 """Train a ResNet on a folder of images, one folder for each class.
 
-    python examples/resnet_folder.py                        # draws a small folder of images first
+    python examples/resnet_folder.py                        # makes a small folder of images first
     python examples/resnet_folder.py --folder photos/       # photos/cat/*.jpg, photos/dog/*.jpg
 
 The network is He et al., "Deep Residual Learning for Image Recognition" (2016), with a first layer for small images.
@@ -77,7 +77,7 @@ def resnet(classes: int, width: int, blocks: Sequence[int]) -> nn.Sequential:
 
 
 def draw_folder(folder: Path, images: int, size: int, seed: int) -> None:
-    """Draw `images` PNG files of each shape: random colors, places, sizes and angles over noise."""
+    """Write `images` PNG files of each shape: random colors, places, sizes and angles over noise."""
     chance = random.Random(seed)
     noise = np.random.default_rng(seed)
     for name, corners in SHAPES.items():

@@ -13,7 +13,7 @@ from triten.quasirandom import SobolEngine
 
 @pytest.fixture
 def mersenne_twister() -> Iterator[None]:
-    """Draw PyTorch's random numbers."""
+    """Generate PyTorch's random numbers."""
     tt.random.set_cpu_engine("mt19937")
     yield
     tt.random.set_cpu_engine("philox")

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..generated.functions import convolution_backward
-from .formulas.pointwise import conjugated
+from ..generated.functions import conj_physical, convolution_backward
 from .node import FREED, Node, unpack
 from .recorder import recorded
+
+
+def _conjugate(tensor: Any) -> Any:
+    """Return the complex conjugate; a real tensor unchanged."""
+    return conj_physical(tensor) if tensor._spec.dtype.is_complex else tensor
 
 
 class ConvolutionBackward0(Node):
@@ -45,8 +49,8 @@ class ConvolutionBackward0(Node):
     def backward(self, grad: Any) -> Any:
         return convolution_backward(
             grad,
-            conjugated(unpack(self, self.input, self.input_version)),
-            conjugated(unpack(self, self.weight, self.weight_version)),
+            _conjugate(unpack(self, self.input, self.input_version)),
+            _conjugate(unpack(self, self.weight, self.weight_version)),
             [0] if self.bias_spec is None else list(self.bias_spec.sizes),
             self.stride,
             self.padding,

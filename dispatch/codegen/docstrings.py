@@ -218,7 +218,8 @@ def _undocumented(signature: PythonSignature) -> str:
     schemas = _schemas(signature)
     if len(schemas) == 1:
         return f"Call ``{schemas[0]}``."
-    return "Call the overload that the arguments match.\n\n" + "\n".join(f"    {each}" for each in schemas)
+    lines = "\n".join(f"    {each}" for each in schemas)
+    return f"Call the overload that the arguments match.\n\nSchemas::\n\n{lines}"
 
 
 def _section(title: str, items: Iterable[str], between: str = "\n") -> str:

@@ -57,7 +57,7 @@ def test_a_gradient_of_the_huber_loss_is_written_to_an_output() -> None:
 
 @pytest.fixture
 def mersenne_twister() -> Iterator[None]:
-    """Draw PyTorch's random numbers."""
+    """Generate PyTorch's random numbers."""
     tt.random.set_cpu_engine("mt19937")
     yield
     tt.random.set_cpu_engine("philox")

@@ -27,8 +27,10 @@ ctc_loss_packet = packet("ctc_loss", ("ctc_loss.IntList", "ctc_loss.Tensor"))
 def _ctc_loss(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
     """Call the overload that the arguments match.
 
-    _ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
-    _ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
+    Schemas::
+
+        _ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
+        _ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)
     """
     if modes or "out" in kwargs:
         return _ctc_loss_packet.call(*args, **kwargs)
@@ -38,8 +40,10 @@ def _ctc_loss(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
 def _ctc_loss_backward(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
-    _ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
+    Schemas::
+
+        _ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
+        _ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor
     """
     if modes or "out" in kwargs:
         return _ctc_loss_backward_packet.call(*args, **kwargs)

@@ -832,8 +832,10 @@ def native_batch_norm(
 def _native_batch_norm_legit(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Call the overload that the arguments match.
 
-    _native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
-    _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+    Schemas::
+
+        _native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+        _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
     """
     if modes or "out" in kwargs:
         return _native_batch_norm_legit_packet.call(*args, **kwargs)

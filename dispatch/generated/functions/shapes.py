@@ -396,8 +396,10 @@ def unsafe_split_with_sizes(
 def atleast_1d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
     """Call the overload that the arguments match.
 
-    atleast_1d(Tensor self) -> Tensor
-    atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]
+    Schemas::
+
+        atleast_1d(Tensor self) -> Tensor
+        atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]
     """
     if not kwargs and not modes:
         plan = None
@@ -418,8 +420,10 @@ def atleast_1d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 def atleast_2d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
     """Call the overload that the arguments match.
 
-    atleast_2d(Tensor self) -> Tensor
-    atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]
+    Schemas::
+
+        atleast_2d(Tensor self) -> Tensor
+        atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]
     """
     if not kwargs and not modes:
         plan = None
@@ -440,8 +444,10 @@ def atleast_2d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 def atleast_3d(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
     """Call the overload that the arguments match.
 
-    atleast_3d(Tensor self) -> Tensor
-    atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]
+    Schemas::
+
+        atleast_3d(Tensor self) -> Tensor
+        atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]
     """
     if not kwargs and not modes:
         plan = None

@@ -332,8 +332,10 @@ def _to_sparse(
 ) -> Tensor:
     """Call the overload that the arguments match.
 
-    _to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor
-    _to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor
+    Schemas::
+
+        _to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor
+        _to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:

@@ -84,8 +84,10 @@ def _sampled_mm(rows: Tensor, columns: Tensor, left: Tensor, right: Tensor) -> T
 def _sparse_mm(sparse: Tensor, dense: Tensor, reduce: str = NOT_GIVEN) -> Tensor:
     """Call the overload that the arguments match.
 
-    _sparse_mm(Tensor sparse, Tensor dense) -> Tensor
-    _sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor
+    Schemas::
+
+        _sparse_mm(Tensor sparse, Tensor dense) -> Tensor
+        _sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor
     """
     if modes:
         return _sparse_mm_packet.call_parameters(sparse, dense, reduce)

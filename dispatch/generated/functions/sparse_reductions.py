@@ -53,10 +53,12 @@ def _sparse_sum(
 ) -> Tensor:
     """Call the overload that the arguments match.
 
-    _sparse_sum(Tensor self) -> Tensor
-    _sparse_sum.dtype(Tensor self, *, ScalarType dtype) -> Tensor
-    _sparse_sum.dim(Tensor self, int[1] dim) -> Tensor
-    _sparse_sum.dim_dtype(Tensor self, int[1] dim, *, ScalarType dtype) -> Tensor
+    Schemas::
+
+        _sparse_sum(Tensor self) -> Tensor
+        _sparse_sum.dtype(Tensor self, *, ScalarType dtype) -> Tensor
+        _sparse_sum.dim(Tensor self, int[1] dim) -> Tensor
+        _sparse_sum.dim_dtype(Tensor self, int[1] dim, *, ScalarType dtype) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -109,8 +111,10 @@ def _sparse_sum_backward(
 def _sparse_softmax(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
-    _sparse_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+    Schemas::
+
+        _sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+        _sparse_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
     """
     if not kwargs and not modes:
         plan = None
@@ -155,8 +159,10 @@ def _sparse_softmax_backward_data(
 def _sparse_log_softmax(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
-    _sparse_log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+    Schemas::
+
+        _sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+        _sparse_log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
     """
     if not kwargs and not modes:
         plan = None

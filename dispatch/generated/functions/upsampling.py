@@ -319,8 +319,10 @@ def upsample_nearest3d_backward(
 def _upsample_nearest_exact1d(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
-    _upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor
+    Schemas::
+
+        _upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+        _upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return _upsample_nearest_exact1d_packet.call(*args, **kwargs)
@@ -364,8 +366,10 @@ def _upsample_nearest_exact1d_backward(
 def _upsample_nearest_exact2d(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
-    _upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor
+    Schemas::
+
+        _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+        _upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return _upsample_nearest_exact2d_packet.call(*args, **kwargs)
@@ -411,8 +415,10 @@ def _upsample_nearest_exact2d_backward(
 def _upsample_nearest_exact3d(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
-    _upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
+    Schemas::
+
+        _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+        _upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return _upsample_nearest_exact3d_packet.call(*args, **kwargs)
@@ -829,8 +835,10 @@ def upsample_trilinear3d_backward(
 def _upsample_bilinear2d_aa(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
-    _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
+    Schemas::
+
+        _upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+        _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return _upsample_bilinear2d_aa_packet.call(*args, **kwargs)
@@ -878,8 +886,10 @@ def _upsample_bilinear2d_aa_backward(
 def _upsample_bicubic2d_aa(*args: Any, **kwargs: Any) -> Tensor:
     """Call the overload that the arguments match.
 
-    _upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
-    _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
+    Schemas::
+
+        _upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+        _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor
     """
     if modes or "out" in kwargs:
         return _upsample_bicubic2d_aa_packet.call(*args, **kwargs)
