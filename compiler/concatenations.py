@@ -78,6 +78,11 @@ class CatCall(FusedStep):
         return frozenset().union(*self.chains)
 
     @property
+    def coordinates(self) -> tuple[int, ...]:
+        """The dimension along which the parts are joined."""
+        return (self.dim,)
+
+    @property
     def has_exclusions(self) -> bool:
         """True on the CPU."""
         return bool(self.node.val.device.type == "cpu")

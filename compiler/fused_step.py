@@ -142,6 +142,11 @@ class FusedStep:
         """Operands that must be complete before the step, such as a tensor from which it gathers."""
         return ()
 
+    @property
+    def coordinates(self) -> tuple[int, ...]:
+        """Dimensions along which a CUDA kernel needs an element's coordinate to compute the step."""
+        return ()
+
     def is_supported_in(self, space: IndexSpace) -> bool:
         """Return True if a kernel with this index space may compute the step."""
         return True

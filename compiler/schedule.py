@@ -40,6 +40,7 @@ from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
 from .reductions import ResultOf, RowCall, row_call
 from .row_space import RowSpace
+from .triangles import triangle_call
 
 MAX_POINTWISE = 128
 """The most steps of a pointwise kernel: compile time per step grows with the length of a loop's body, and another pass
@@ -57,6 +58,7 @@ MATCHERS: tuple[Callable[[Node], FusedStep | None], ...] = (
     block_reduction,
     dropout_call,
     pick_call,
+    triangle_call,
 )
 """Matchers of the kinds of fusible steps; the first that matches a node decides. `cat_calls` follows them."""
 

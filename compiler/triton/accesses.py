@@ -54,14 +54,15 @@ class Accesses:
         loads: The loads; those of all elements first, in the order of the inputs.
         names: The names of their values.
         regions: The steps that are computed for a part of a `cat`.
-        geometry: The index space, with the strides of loads, stores, the coordinates of parts, gathers, and random
-            ops.
+        coordinates: The dimensions along which steps need coordinates.
+        geometry: The index space, with the strides of loads, stores, coordinates, gathers, and random ops.
     """
 
     def __init__(self, kernel: FusedKernel) -> None:
         self.kernel = kernel
         self.regions = regions_of(kernel.calls)
         self.cats = kernel.joins
+        self.coordinates = list(dict.fromkeys(dim for call in kernel.computed for dim in call.coordinates))
         inputs = set(kernel.inputs)
         read = [
             self._access(call, place, operand)
@@ -76,7 +77,7 @@ class Accesses:
         sizes = kernel.domain.sizes
         strides = [each.strides(sizes) for each in self.loads]
         strides += [broadcast_strides(node.val, sizes) for node in kernel.outputs]
-        strides += [tuple([int(d == cat.dim) for d in range(len(sizes))]) for cat in self.cats]
+        strides += [tuple([int(d == dim) for d in range(len(sizes))]) for dim in self.coordinates]
         strides += [pick.strides for pick in kernel.picks]
         strides += [contiguous_strides(tuple(sizes))] * bool(kernel.draws)
         # The outputs' order is that of the index.
@@ -92,7 +93,7 @@ class Accesses:
 
     def strides_of_source(self, pick: PickCall) -> tuple[int, ...]:
         """Return the strides over the geometry of a gather's source."""
-        before = len(self.loads) + len(self.kernel.outputs) + len(self.cats)
+        before = len(self.loads) + len(self.kernel.outputs) + len(self.coordinates)
         return self.geometry.strides[before + self.kernel.picks.index(pick)]
 
     @property
@@ -126,10 +127,11 @@ class Accesses:
                 found.append(values[part] if part in values else self.names[Access(part, Region(cat, k))])
         return found
 
-    def coordinate(self, cat: CatCall) -> str:
-        """Return the coordinate along a `cat`'s dimension, as source."""
-        strides = self.geometry.strides[len(self.loads) + len(self.kernel.outputs) + self.cats.index(cat)]
-        return f"i{strides.index(1)}"
+    def coordinate(self, dim: int) -> str:
+        """Return the coordinate along a dimension, as source."""
+        before = len(self.loads) + len(self.kernel.outputs)
+        strides = self.geometry.strides[before + self.coordinates.index(dim)]
+        return f"i{strides.index(1)}" if 1 in strides else "0"
 
     def mask_of(self, region: Region) -> str:
         """Return the name of the mask of a part's elements."""
@@ -140,7 +142,7 @@ class Accesses:
         lines: list[str] = []
         names = []
         for region in dict.fromkeys(each.region for each in self.loads if each.region is not None):
-            starts, at, name = region.cat.starts, self.coordinate(region.cat), self.mask_of(region)
+            starts, at, name = region.cat.starts, self.coordinate(region.cat.dim), self.mask_of(region)
             first, end = starts[region.part], starts[region.part + 1]
             bounds = [f"({at} >= {first})"] if first else []
             bounds += [f"({at} < {end})"] if end < starts[-1] else []
@@ -155,7 +157,7 @@ def joined_elements(cat: CatCall, writer: ElementWriter) -> str:
     """Return the value of a `cat` in a pointwise kernel, as source."""
     accesses = writer.accesses
     type_ = type_text(triton_type(cat.node.val.dtype))
-    return joined_text(cat, accesses.parts_of(cat, writer.values), accesses.coordinate(cat), type_)
+    return joined_text(cat, accesses.parts_of(cat, writer.values), accesses.coordinate(cat.dim), type_)
 
 
 def joined_text(cat: CatCall, parts: Sequence[str], coordinate: str, type_: str) -> str:

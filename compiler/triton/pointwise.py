@@ -210,7 +210,7 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
     is_dense = (
-        not accesses.cats
+        not accesses.coordinates
         and not kernel.picks
         and all(own == dense or not any(own) for own in geometry.strides)
     )
