@@ -500,7 +500,8 @@ class _moved:
             moved = _array(source)
             moved[where] += self.step
             return _masked_like(source, moved) if self.is_masked else _tensor_like(source, moved)
-        self.plain = source.detach()
+        # Writes through `data` do not change the version, which a graph of first derivatives may have saved.
+        self.plain = source.detach() if _is_wrapper(source) else source.data
         self.before = _array(source)
         moved = self.before.copy()
         moved[where] += self.step

@@ -223,3 +223,10 @@ def test_forward_mode_is_checked_with_a_tangent_of_each_input() -> None:
 
     assert gradcheck(f, (double(1.0), double(2.0)), check_forward_ad=True, check_backward_ad=False)
     assert seen == [[False, True], [True, False]]
+
+
+def test_moved_inputs_keep_their_version(device):
+    x = tt.tensor([0.3, -0.7], dtype=tt.float64, device=device, requires_grad=True)
+    before = x._version
+    assert tt.autograd.gradgradcheck(tt.nn.functional.gelu, (x,))
+    assert x._version == before
