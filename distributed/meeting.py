@@ -22,7 +22,7 @@ def meet(spec: GroupSpec, name: str) -> None:
     store, size = spec.store, len(spec.ranks)
     if store.add(f"came/{spec.rank}", 1) > 1:
         raise DistStoreError(
-            f"{name}: another process has come as rank {spec.rank} of {size} to group {spec.name!r} before"
+            f"{name}: another process has already joined group {spec.name!r} as rank {spec.rank} of {size}"
         )
     if store.add("came", 1) == size:
         store.set("all came", b"")
