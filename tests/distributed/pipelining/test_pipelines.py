@@ -219,7 +219,7 @@ def test_errors() -> None:
     with pytest.raises(ValueError, match=r"expected results of shapes \[\[2, 2\]\].*, but got \[\[1, 2\]\]"):
         schedule.step(tt.ones(3, 2), target=tt.ones(3, 2))
     chain = [PipelineStage(module, 0, 2, "cpu"), PipelineStage(module, 1, 2, "cpu", input_args=tt.ones(7, 2))]
-    with pytest.raises(ValueError, match="stage 1: input_args of shapes"):
+    with pytest.raises(ValueError, match="stage 1: expected input_args of shapes"):
         ScheduleInterleaved1F1B(chain, 2).step(tt.ones(4, 2))
     chain[0] = PipelineStage(nn.Flatten(), 0, 2, "cpu")
     chain[0].submod.forward = lambda x: (x, 3)  # type: ignore[method-assign]
