@@ -47,11 +47,11 @@ def function_loop(name: str) -> Loop:
     return Loop((x,), ((write(program, x), "o0"),))
 
 
-def computed(name: str, given: Array) -> Array:
+def computed(name: str, value: Array) -> Array:
     """Compute a function by instructions, of a contiguous array of float32."""
-    out = np.empty_like(given)
+    out = np.empty_like(value)
     call = loop_function(write_loop(function_loop(name), ["unit", "unit"], 1))
-    call(np.array([given.size, 0, 4, 0, 4], np.int64), out, given)
+    call(np.array([value.size, 0, 4, 0, 4], np.int64), out, value)
     return out
 
 
@@ -62,10 +62,10 @@ def reduction(name: str, width: int) -> Callable[..., Array]:
     prototype = ctypes.CFUNCTYPE(result, *pointers, ctypes.c_int64)
     call = prototype(shared_function(symbol_of(name, width), reduction_text(name, width)))
 
-    def reduced(*given: Array) -> Array:
-        count, n = given[0].shape
-        found = [call(*(a[i].ctypes.data for a in given), n) for i in range(count)]
-        return np.array(found, np.float64 if result is ctypes.c_double else np.float32)
+    def reduced(*args: Array) -> Array:
+        count, n = args[0].shape
+        results = [call(*(a[i].ctypes.data for a in args), n) for i in range(count)]
+        return np.array(results, np.float64 if result is ctypes.c_double else np.float32)
 
     return reduced
 
@@ -89,8 +89,8 @@ def has_bits_of_eager(name: str) -> bool:
     if name in RANGED:
         given = given[~(np.abs(given) > np.float32(RANGED[name][1]))]
     with np.errstate(all="ignore"):
-        wanted = getattr(np, name)(given)
-    return same_bits(computed(name, given), wanted)
+        expected = getattr(np, name)(given)
+    return same_bits(computed(name, given), expected)
 
 
 @cache

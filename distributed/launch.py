@@ -22,7 +22,7 @@ def launch(args: Namespace) -> None:
     """
     if args.no_python and not args.use_env:
         raise ValueError(
-            "no-python: a program that is not Python takes no --local-rank; --use-env gives it LOCAL_RANK"
+            "no-python: a program that is not Python takes no --local-rank; pass --use-env, which sets LOCAL_RANK"
         )
     run.run(args)
 

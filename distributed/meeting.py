@@ -40,7 +40,7 @@ def meet(spec: GroupSpec, backends: BackendConfig, name: str) -> None:
             "make it alike",
         )
     elif store.add(f"came/{spec.rank}", 1) > 1:
-        store.set(REFUSED, f"another process has come as rank {spec.rank} of {size} before")
+        store.set(REFUSED, f"another process has already joined as rank {spec.rank} of {size}")
     elif store.add("came", 1) == size:
         store.set(ALL, b"")
     deadline = time.monotonic() + spec.timeout.total_seconds()

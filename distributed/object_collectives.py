@@ -118,7 +118,7 @@ def _check_room(values: Sequence[Any], group: ProcessGroup, name: str, function:
 def _check_count(values: Sequence[Any], group: ProcessGroup, name: str, function: str) -> None:
     if len(values) != group.size():
         raise ValueError(
-            f"{function}: expected {group.size()} places in {name}, one for each rank of group {group.group_name!r}, "
+            f"{function}: expected {group.size()} entries in {name}, one for each rank of group {group.group_name!r}, "
             f"but got {len(values)}"
         )
 

@@ -27,7 +27,7 @@ def _peer(group: ProcessGroup, rank: int | None, group_rank: int | None, name: s
 def isend(
     tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
-    """Begin to send a tensor (`torch.distributed.isend`).
+    """Begin to send a tensor (`triten.distributed.isend`).
 
     Args:
         tensor: Tensor to send, which must not change until the work has ended.
@@ -64,7 +64,7 @@ def irecv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> Work | None:
-    """Begin to receive a tensor (`torch.distributed.irecv`).
+    """Begin to receive a tensor (`triten.distributed.irecv`).
 
     Args:
         tensor: Tensor to fill, of the sender's dtype and size.
@@ -119,7 +119,7 @@ def recv(
 
 
 class P2POp:
-    """A message for `batch_isend_irecv` (`torch.distributed.P2POp`).
+    """A message for `batch_isend_irecv` (`triten.distributed.P2POp`).
 
     Args:
         op: `isend` or `irecv`.
@@ -144,8 +144,8 @@ class P2POp:
     ) -> None:
         if op not in (isend, irecv):
             raise ValueError(
-                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or "
-                f"``torch.distributed.irecv``, but got {op!r}"
+                "Invalid ``op``. Expected ``op`` to be of type ``triten.distributed.isend`` or "
+                f"``triten.distributed.irecv``, but got {op!r}"
             )
         check_tensor(tensor, "tensor", "P2POp")
         chosen = group_or_default(group)
@@ -172,7 +172,7 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     operations = list(p2p_op_list)
     if not operations or not all(isinstance(each, P2POp) for each in operations):
         raise ValueError(
-            "Invalid ``p2p_op_list``. Each op is expected to be of type ``torch.distributed.P2POp``."
+            "Invalid ``p2p_op_list``. Each op is expected to be of type ``triten.distributed.P2POp``."
         )
     group = operations[0].group
     if any(each.group is not group for each in operations):

@@ -139,7 +139,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
         if cuda.is_available():
             return cuda.device_count()
         if nproc_per_node == "gpu":
-            raise ValueError("nproc-per-node: gpu was asked for, but CUDA is not available")
+            raise ValueError("nproc-per-node: got 'gpu', but CUDA is not available; pass a number or 'cpu'")
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -201,7 +201,7 @@ def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
         return run_script_path, [script, *given]
     if args.no_python:
         if args.module:
-            raise ValueError("no-python: a module is Python; --module does not go with it")
+            raise ValueError("no-python: cannot be combined with --module, because a module is Python")
         return script, given
     module = ["-m"] if args.module else []
     return os.environ.get("PYTHON_EXEC", sys.executable), ["-u", *module, script, *given]

@@ -221,7 +221,7 @@ def attention(call: StructuredCall) -> PlannedKernel:
             for block in how.blocks[first:last]:
                 at = (block.batches, block.heads, slice(None), block.queries)
                 weights, are_small = how.scores(q, k, given, block, room)
-                top = None
+                row_max = None
                 if are_small:
                     np.exp(weights, weights)
                     total = sums(weights)
@@ -229,10 +229,10 @@ def attention(call: StructuredCall) -> PlannedKernel:
                     if not are_small:
                         weights, _ = how.scores(q, k, given, block, room)
                 if not are_small:
-                    top = weights.max(-1, keepdims=True)
+                    row_max = weights.max(-1, keepdims=True)
                     # A row that sees nothing is relative to 0, so that its weights are 0.
-                    np.copyto(top, 0, where=np.isneginf(top))
-                    weights -= top
+                    np.copyto(row_max, 0, where=np.isneginf(row_max))
+                    weights -= row_max
                     np.exp(weights, weights)
                     total = sums(weights)
                 empty = total == 0
@@ -241,8 +241,8 @@ def attention(call: StructuredCall) -> PlannedKernel:
                 made = np.matmul(weights, values, target[at]) if same else np.matmul(weights, values)
                 np.divide(made, total, target[at], casting="unsafe")
                 np.log(total, total)
-                if top is not None:
-                    total += top
+                if row_max is not None:
+                    total += row_max
                     np.copyto(total, 0, where=empty)
                 rows[at] = total[..., 0]
             give_back(borrowed)
@@ -293,9 +293,9 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
         )
         to_q = how.of_queries(of_q)
 
-        def add(to: Array, block: Block, is_first: bool, left: Array, right: Array) -> None:
+        def add(out: Array, block: Block, is_first: bool, left: Array, right: Array) -> None:
             """Add left^T @ right of each head of the group to the block's keys."""
-            target = to[block.batches, block.heads]
+            target = out[block.batches, block.heads]
             left = left.swapaxes(-1, -2)
             if is_first and how.group == 1 and block.keys == how.length_k:
                 np.matmul(left[:, :, 0], right[:, :, 0], target)

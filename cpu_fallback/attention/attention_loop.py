@@ -225,8 +225,8 @@ def _module(
         functions.append(_masked(mask))
     # The workspace and the written arrays are also accessed through derived pointers, so they are not noalias.
     pointers = [
-        f"ptr {'nocapture' if place >= len(arrays) - written else 'nocapture readonly'} %{each}"
-        for place, each in enumerate(arrays)
+        f"ptr {'nocapture' if index >= len(arrays) - written else 'nocapture readonly'} %{each}"
+        for index, each in enumerate(arrays)
     ]
     body = code.function(name, ", ".join(["ptr nocapture readonly %g", *pointers]), "noinline nounwind")
     used = [*function_loop("exp").instructions, *function_loop("log").instructions]
@@ -240,10 +240,10 @@ def _module(
     )
 
 
-def _function_lines(name: str, given: str, made: str) -> list[str]:
+def _function_lines(name: str, text: str, made: str) -> list[str]:
     """Return the lines that compute a function of one number from one pointer to another."""
     loop = function_loop(name)
-    lines = element_lines([(loop.reads[0], given)], loop.instructions, [(loop.writes[0][0], made)], {})
+    lines = element_lines([(loop.reads[0], text)], loop.instructions, [(loop.writes[0][0], made)], {})
     return [re.sub(r"%([xv])(\d+)", rf"%{name}_\1\2", each) for each in lines]
 
 

@@ -70,13 +70,13 @@ class Compiled:
         """Return the loop of a kind for arrays of these strides, with `room` scratch elements for each of
         `places`.
         """
-        found = self.loops.get(key)
-        if found is None:
+        cached = self.loops.get(key)
+        if cached is None:
             mask = "none" if self.mask is None else "bool" if self.mask.dtype.name == "bool" else "float"
             loop = _loop_now(kind, mask)
             assert loop is not None
-            found = self.loops[key] = shared_loop(loop, parts(), self.sharing, (places, 4 * room))
-        return found
+            cached = self.loops[key] = shared_loop(loop, parts(), self.sharing, (places, 4 * room))
+        return cached
 
     def operand(self, array: Array) -> Array:
         """Return the array as loops take it: float32, with contiguous rows padded to whole vectors."""

@@ -36,10 +36,10 @@ def product_text(shape: Shape) -> str:
                 for rows, begin, end in code.in_steps("%rows", tiles[vectors]):
                     with code.loop(begin, end, rows) as row:
                         a = code.at(kind, of_a, code.mul(row, "%a_row"))
-                        to = code.at(kind, c, code.mul(row, "%c_row"))
+                        target = code.at(kind, c, code.mul(row, "%c_row"))
                         code.do(
                             f"call void @product{rows}x{vectors}(ptr {a}, i64 %a_row, i64 %a_term, ptr {b}, "
-                            f"i64 %b_term, ptr {to}, i64 %c_row, i64 {terms}, i1 {adds})"
+                            f"i64 %b_term, ptr {target}, i64 %c_row, i64 {terms}, i1 {adds})"
                         )
     made = [_tile(shape, rows, vectors) for vectors, steps in tiles.items() for rows in steps]
     arguments = (

@@ -31,18 +31,18 @@ class WindowedAttention:
     ) -> None:
         """Compute softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
         weights = self._scores(self._of_queries(query), self._of_keys(key), scale)
-        top = weights.max(-1, keepdims=True)
+        row_max = weights.max(-1, keepdims=True)
         # A row that sees nothing is relative to 0, so that its weights are 0.
-        np.copyto(top, 0, where=np.isneginf(top))
-        weights -= top
+        np.copyto(row_max, 0, where=np.isneginf(row_max))
+        weights -= row_max
         np.exp(weights, weights)
         total = weights.sum(-1, keepdims=True)
         empty = total == 0
         np.copyto(total, 1, where=empty)
         self._write(out, np.matmul(weights, self._of_keys(value)) / total)
-        top += np.log(total)
-        np.copyto(top, -np.inf, where=empty)
-        logsumexp[...] = top.reshape(logsumexp.shape)
+        row_max += np.log(total)
+        np.copyto(row_max, -np.inf, where=empty)
+        logsumexp[...] = row_max.reshape(logsumexp.shape)
 
     def backward(
         self,
@@ -93,8 +93,8 @@ class WindowedAttention:
             np.copyto(made, -np.inf, where=distance > self.right)
         return made
 
-    def _write(self, to: Any, values: Any) -> None:
+    def _write(self, out: Any, values: Any) -> None:
         """Write (key heads, group, rows, width) into (rows, heads, width)."""
         heads, group, rows, width = values.shape
         flat = values.reshape(heads * group, rows, width).swapaxes(0, 1)
-        np.copyto(to, flat, casting="unsafe")
+        np.copyto(out, flat, casting="unsafe")

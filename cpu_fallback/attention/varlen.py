@@ -144,8 +144,8 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
 def _batches(how: Callable[..., None]) -> Callable[..., None]:
     """`how` of each batch: operands (B, H, L, E) as (L, H, E), statistics (B, H, L) as (H, L)."""
 
-    def into(*given: Any) -> None:
-        *arrays, scale = given
+    def into(*args: Any) -> None:
+        *arrays, scale = args
         for batch in range(len(arrays[0])):
             how(*(x[batch].swapaxes(0, 1) if x.ndim == 4 else x[batch] for x in arrays), scale)
 

@@ -98,11 +98,11 @@ class RowStack:
     def _cut(self, images: int, made: int, above: int) -> list[Part]:
         size = self.dtype.itemsize
         line = size * (self.entry + self.across) * self.width  # of an image's row
-        most = max(1, PART_BYTES // (line * (made + self.border)))
+        maximum = max(1, PART_BYTES // (line * (made + self.border)))
         work = images * made * self.width * self.depth * self.across
-        wanted = min(MAX_SHARES, max(1, work // MIN_PART))
-        most = max(min(most, -(-images // wanted)), -(-MIN_WIDTH // self.width))
-        count = 1 << (-(-images // most) - 1).bit_length()
+        num_parts = min(MAX_SHARES, max(1, work // MIN_PART))
+        maximum = max(min(maximum, -(-images // num_parts)), -(-MIN_WIDTH // self.width))
+        count = 1 << (-(-images // maximum) - 1).bit_length()
         step = -(-images // count)
         row = line * step + size * self.products(step * self.width)
         height = max(1, PART_BYTES // row - self.border)

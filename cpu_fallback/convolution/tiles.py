@@ -389,13 +389,13 @@ class TiledConvolution:
             images *= 2
         return min(images, most)
 
-    def _cuts(self, wanted: int) -> list[tuple[int, int, int, int]]:
+    def _cuts(self, num_parts: int) -> list[tuple[int, int, int, int]]:
         """So many ranges of groups, or of outputs where there is one group: first and count of both."""
         groups, outputs = self.conv.groups, self.geometry.outputs
         if groups > 1:
-            step = -(-groups // wanted)
+            step = -(-groups // num_parts)
             return [(g, min(step, groups - g), 0, outputs) for g in range(0, groups, step)]
-        step = -(-outputs // (8 * wanted)) * 8 if wanted > 1 else outputs
+        step = -(-outputs // (8 * num_parts)) * 8 if num_parts > 1 else outputs
         return [(0, 1, o, min(step, outputs - o)) for o in range(0, outputs, step)]
 
     @staticmethod
@@ -513,12 +513,12 @@ class TiledSums:
 
         return [share_of(first) for first in range(0, len(self.blocks), BLOCKS)]
 
-    def _cuts(self, wanted: int) -> list[list[tuple[int, int]]]:
+    def _cuts(self, num_parts: int) -> list[list[tuple[int, int]]]:
         """Return ranges of groups, outputs and channels, first and count of each."""
         counts = (self.conv.groups, self.geometry.outputs, self.geometry.channels)
         # Split the dimension with the most parts, but outputs last: each part packs its planes itself.
-        along = max((0, 2, 1), key=lambda i: min(counts[i], wanted))
-        step = -(-counts[along] // wanted)
+        along = max((0, 2, 1), key=lambda i: min(counts[i], num_parts))
+        step = -(-counts[along] // num_parts)
         return [
             [(first, min(step, counts[i] - first)) if i == along else (0, counts[i]) for i in range(3)]
             for first in range(0, counts[along], step)

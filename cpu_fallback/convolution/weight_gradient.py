@@ -133,8 +133,8 @@ def _weight_by_products(call: StructuredCall, conv: Convolution) -> PlannedKerne
         np.copyto(out, total.reshape(out.shape), casting="unsafe")
 
     count = len(conv.batches)
-    most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
-    step = -(-count // most)
+    maximum = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
+    step = -(-count // maximum)
     shares = [conv.batches[i : i + step] for i in range(0, count, step)]
     if is_direct and count == 1 and all(part.rows is None for part in conv.batches[0]):
         return PlannedKernel(quietly(at_once))

@@ -172,7 +172,7 @@ def _compiled(loop: Loop, numel: int, arrays: int, approximate: str) -> PlannedK
     ]
     run = shared_loop(loop, parts, Sharing.WAKING if numel >= WAKING_FROM else Sharing.AWAKE, None)
 
-    def into(out: Array, *given: Array) -> None:
-        run(out, *[a.copy() if np.may_share_memory(out, a) else a for a in given])
+    def into(out: Array, *args: Array) -> None:
+        run(out, *[a.copy() if np.may_share_memory(out, a) else a for a in args])
 
     return PlannedKernel(into, quiet=True, unshared=run)

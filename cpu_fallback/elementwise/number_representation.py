@@ -62,8 +62,8 @@ def truth_power(a: Array, exponent: Array) -> Array:
 
 def least_multiple(a: Array, b: Array) -> Array:
     """Return the least common multiple; overflow wraps, and from 32 bits on loses its sign, as in C."""
-    found = np.lcm(a, b)
-    return np.absolute(found) if found.dtype.itemsize >= 4 else found
+    result = np.lcm(a, b)
+    return np.absolute(result) if result.dtype.itemsize >= 4 else result
 
 
 def mantissa(a: Array) -> Array:
@@ -113,11 +113,11 @@ def logaddexp2(a: Array, b: Array) -> Array:
 def sinc(a: Array) -> Array:
     """Compute sin(pi a) / (pi a), 1 at zero."""
     scaled = a * _PI[a.dtype]
-    found = np.sin(scaled)
-    found /= scaled
-    if square_sum(found, found) >= 0:
-        return found  # type: ignore[no-any-return]
-    return np.where(a == 0, np.ones((), a.dtype), found)
+    result = np.sin(scaled)
+    result /= scaled
+    if square_sum(result, result) >= 0:
+        return result  # type: ignore[no-any-return]
+    return np.where(a == 0, np.ones((), a.dtype), result)
 
 
 _PI = {

@@ -185,9 +185,9 @@ def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
     """Return a function; import one given as ``module:name`` (SciPy's) at its first use."""
     if isinstance(function, str):
         module, _, name = function.partition(":")
-        found: Callable[..., Any] = getattr(import_module(module), name)
-        SLOW.add(found)
-        return found
+        result: Callable[..., Any] = getattr(import_module(module), name)
+        SLOW.add(result)
+        return result
     return function
 
 
@@ -382,8 +382,8 @@ def where(call: StructuredCall) -> PlannedKernel:
         and spec.is_contiguous
     ):
         if all(each.sizes == spec.sizes for each in chosen_from):
-            return PlannedKernel(lambda out, *given: copyto(out, overwritten(*given)), overwritten)
-        return PlannedKernel(lambda out, *given: copyto(out, choice(*given)), choice)
+            return PlannedKernel(lambda out, *args: copyto(out, overwritten(*args)), overwritten)
+        return PlannedKernel(lambda out, *args: copyto(out, choice(*args)), choice)
     kernel = planned(call, choose, call.extra["common_dtype"].np, ("condition",))
     return kernel._replace(any_shape=min(kernel.any_shape, SMALL)) if choose is choice else kernel
 
@@ -408,7 +408,7 @@ def threshold_backward(call: StructuredCall) -> PlannedKernel:
         putmask(made, np.less_equal(a, threshold), zero)
         return made
 
-    return PlannedKernel(lambda out, *given: copyto(out, fresh(*given)), fresh, quiet=True)
+    return PlannedKernel(lambda out, *args: copyto(out, fresh(*args)), fresh, quiet=True)
 
 
 def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
@@ -417,7 +417,7 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
     def factory(call: StructuredCall) -> PlannedKernel:
         common = call.common_dtype
         if common is PACKED:
-            if any(isinstance(given, type) for given in call.args.values()):
+            if any(isinstance(value, type) for value in call.args.values()):
                 raise call.refuse(call.outputs[0].replace(dtype=PACKED))
             return planned(call, lambda a, b, *out: function(a.view(np.uint8), b.view(np.uint8), *out))
         if common in registered or is_only_stored(common):

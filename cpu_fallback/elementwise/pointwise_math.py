@@ -276,8 +276,8 @@ def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
 def _scipy_erf() -> Callable[..., Any]:
     from scipy.special import erf
 
-    found: Callable[..., Any] = erf
-    return found
+    result: Callable[..., Any] = erf
+    return result
 
 
 NORMAL = (

@@ -72,11 +72,11 @@ def nextafter(a: Array, b: Array) -> Array:
     direction = np.subtract(np.greater(b, a).view(np.int8), np.less(b, a).view(np.int8))
     step = np.right_shift(a.view(bits), 8 * bits.itemsize - 1)
     step = np.bitwise_xor(direction, step) - step  # the direction with the sign of a
-    found = np.add(a.view(bits), step).view(a.dtype)
+    result = np.add(a.view(bits), step).view(a.dtype)
     odd = np.logical_not(np.abs(a) > 0) | (a == b) | np.isnan(b)
     if odd.any():
-        found[odd] = np.nextafter(a, b)[odd]
-    return found
+        result[odd] = np.nextafter(a, b)[odd]
+    return result
 
 
 WHOLE = 2.0**29
@@ -119,10 +119,10 @@ def hypot(a: Array, b: Array) -> Array:
         return np.sqrt(square, square)
     plain = (square > MIN_SQUARE) & (square < LARGEST_SQUARE)
     odd = ~plain
-    found = np.sqrt(square, square)
+    result = np.sqrt(square, square)
     a, b = np.broadcast_arrays(a, b)
-    found[odd] = np.hypot(a[odd], b[odd])
-    return found
+    result[odd] = np.hypot(a[odd], b[odd])
+    return result
 
 
 LOG_2 = np.array(np.log(2), np.float32)
@@ -150,9 +150,9 @@ def logaddexp(a: Array, b: Array) -> Array:
     if not np.maximum.reduce(distance, None, initial=0) < np.inf:
         return np.logaddexp(a, b)
     np.negative(distance, distance)
-    found = _log1p_of_share(np.exp(distance, distance))
-    found += np.maximum(a, b)
-    return found
+    result = _log1p_of_share(np.exp(distance, distance))
+    result += np.maximum(a, b)
+    return result
 
 
 def logaddexp2(a: Array, b: Array) -> Array:
@@ -162,10 +162,10 @@ def logaddexp2(a: Array, b: Array) -> Array:
     if not np.maximum.reduce(distance, None, initial=0) < np.inf:
         return np.logaddexp2(a, b)
     np.negative(distance, distance)
-    found = _log1p_of_share(np.exp2(distance, distance))
-    found *= LOG2_E
-    found += np.maximum(a, b)
-    return found
+    result = _log1p_of_share(np.exp2(distance, distance))
+    result *= LOG2_E
+    result += np.maximum(a, b)
+    return result
 
 
 @writing

@@ -78,11 +78,11 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
     char = char_of(LU)
     unpack = unpacker_of(char, *(LU.sizes if LU.numel <= SMALL else (1, 1)))
 
-    def compute(packed: Any, given: Any) -> tuple[Any, ...]:
-        return (permutation(given_pivots("lu_unpack", given, m), m, char), *unpack(packed))
+    def compute(packed: Any, value: Any) -> tuple[Any, ...]:
+        return (permutation(given_pivots("lu_unpack", value, m), m, char), *unpack(packed))
 
-    def into(P: Any, L: Any, U: Any, packed: Any, given: Any) -> None:
-        unpack_into(L, U, P, packed, given_pivots("lu_unpack", given, m))
+    def into(P: Any, L: Any, U: Any, packed: Any, value: Any) -> None:
+        unpack_into(L, U, P, packed, given_pivots("lu_unpack", value, m))
 
     outputs = in_rows(LU.dtype, m, m), in_rows(LU.dtype, m, k), in_rows(LU.dtype, k, n)
     return HostKernel(outputs, None if LU.numel > SMALL else compute, into)

@@ -197,8 +197,8 @@ def _call_in_order(
 def _library(name: str) -> Callable[..., Any]:
     from scipy import fft
 
-    found: Callable[..., Any] = getattr(fft, name)
-    return found
+    result: Callable[..., Any] = getattr(fft, name)
+    return result
 
 
 def _axes(

@@ -125,10 +125,10 @@ def index(call: StructuredCall) -> PlannedKernel:
 
     def several_fresh(data: Any, indices: Sequence[Any]) -> Any:
         try:
-            found = data[_key(indices)]
+            result = data[_key(indices)]
         except IndexError as failure:
             raise _translated(failure) from None
-        return found if found.flags.c_contiguous else found.copy()
+        return result if result.flags.c_contiguous else result.copy()
 
     return PlannedKernel(several, several_fresh)
 
@@ -141,10 +141,10 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
     def fresh(data: Any, indices: Sequence[Any]) -> Any:
         key = _key([i.astype(np.bool_) if i is not None and i.dtype == np.uint8 else i for i in indices])
         try:
-            found = data[key]
+            result = data[key]
         except IndexError as failure:
             raise _translated(failure) from None
-        return found if found.flags.c_contiguous and found.flags.owndata else found.copy()
+        return result if result.flags.c_contiguous and result.flags.owndata else result.copy()
 
     if (
         len(indices) == 1

@@ -66,8 +66,8 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
             return places.reshape(-1, 1), len(places)
         block = np.empty((rank, len(places)), np.int64)
         if rank:
-            for d, found in enumerate(np.unravel_index(places, sizes)):
-                block[d] = found
+            for d, item in enumerate(np.unravel_index(places, sizes)):
+                block[d] = item
         return block.T, len(places)
 
     return PlannedKernel(lambda *data: None, fresh)
@@ -87,8 +87,8 @@ def nonzero_static(call: StructuredCall) -> PlannedKernel:
         places = np.flatnonzero(own(data.reshape(-1)))[: len(out)]
         out.fill(fill)
         if sizes:
-            for d, found in enumerate(np.unravel_index(places, sizes)):
-                out[: len(places), d] = found
+            for d, item in enumerate(np.unravel_index(places, sizes)):
+                out[: len(places), d] = item
 
     return PlannedKernel(into)
 

@@ -41,7 +41,7 @@ def _copying(
     """Return the kernel of a function that makes a new array; large results are copied to allocated memory."""
     out = TensorSpec.contiguous(tuple(sizes), like.dtype, like.device)
     return HostKernel(
-        (out,), fresh, lambda out, *given: copyto(out, fresh(*given)), quiet=quiet, declines=False
+        (out,), fresh, lambda out, *args: copyto(out, fresh(*args)), quiet=quiet, declines=False
     )
 
 

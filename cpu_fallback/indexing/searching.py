@@ -52,9 +52,9 @@ def found_in(sequence: Any, values: Any, side: str) -> Any:
     return found.reshape(values.shape)
 
 
-def _converted(given: ScalarType, common: ScalarType, wide: Any) -> Callable[[Any], Any] | None:
+def _converted(value: ScalarType, common: ScalarType, wide: Any) -> Callable[[Any], Any] | None:
     """Return a cast to the dtype of comparison: values round to the common dtype first, and then widen."""
-    if given is common:
+    if value is common:
         return None if common.np == wide else lambda array: array.astype(wide)
     return lambda array: array.astype(common.np).astype(wide, copy=False)
 

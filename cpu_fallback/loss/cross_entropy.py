@@ -59,15 +59,15 @@ def forward(call: StructuredCall) -> PlannedKernel:
     ) -> None:
         mass, factor = targets.masses(target, weight, smoothing)
         values = scores.astype(targets.np_dtype)
-        top = values.max(axis, keepdims=True, initial=-np.inf)
-        shifted = values - top
+        row_max = values.max(axis, keepdims=True, initial=-np.inf)
+        shifted = values - row_max
         log_total = np.log(np.exp(shifted).sum(axis, keepdims=True))
         # Probabilities of 0 times an infinite logarithm are NaN, as of the operators that this stands for.
-        wanted = (mass != 0) | (targets.has_probabilities or smoothing > 0)
-        loss = np.where(wanted, mass * (log_total - shifted), targets.np_dtype.type(0)).sum(axis)
+        has_mass = (mass != 0) | (targets.has_probabilities or smoothing > 0)
+        loss = np.where(has_mass, mass * (log_total - shifted), targets.np_dtype.type(0)).sum(axis)
         if not targets.has_probabilities:
             loss = np.where(target == targets.ignore_index, targets.np_dtype.type(0), loss)
-        statistics[0], statistics[1] = top.squeeze(axis), log_total.squeeze(axis)
+        statistics[0], statistics[1] = row_max.squeeze(axis), log_total.squeeze(axis)
         statistics[2] = mass.sum(axis)
         if reduction == NONE:
             np.copyto(out, loss, casting="unsafe")
@@ -98,17 +98,17 @@ def backward(call: StructuredCall) -> PlannedKernel:
         smoothing: float,
     ) -> None:
         mass, factor = targets.masses(target, weight, smoothing)
-        change = np.broadcast_to(grad.astype(targets.np_dtype), factor.shape)
+        grad_value = np.broadcast_to(grad.astype(targets.np_dtype), factor.shape)
         if mean:
-            change = change / total_weight
+            grad_value = grad_value / total_weight
             if smoothing > 0 and total_weight == 0:
-                change = np.full_like(change, np.nan)
+                grad_value = np.full_like(grad_value, np.nan)
         if not targets.has_probabilities:
             counts = target != targets.ignore_index if smoothing > 0 else factor != 0
-            change = np.where(counts, change, targets.np_dtype.type(0))
-        top, log_total, total = (np.expand_dims(each, axis) for each in statistics)
-        likely = np.exp(scores.astype(targets.np_dtype) - top - log_total)
-        np.copyto(out, (likely * total - mass) * np.expand_dims(change, axis), casting="unsafe")
+            grad_value = np.where(counts, grad_value, targets.np_dtype.type(0))
+        row_max, log_total, total = (np.expand_dims(each, axis) for each in statistics)
+        likely = np.exp(scores.astype(targets.np_dtype) - row_max - log_total)
+        np.copyto(out, (likely * total - mass) * np.expand_dims(grad_value, axis), casting="unsafe")
 
     return PlannedKernel(quietly(into))
 

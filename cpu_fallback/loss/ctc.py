@@ -51,15 +51,15 @@ class States:
 
     def emitted(self, log_probs: Array) -> Array:
         """Return the log-probability of each state's label at each time, [T, N, 2 S + 1] in float64."""
-        found = np.take_along_axis(log_probs, self.labels[None], 2).astype(np.float64)
-        found[:, self.outside] = -np.inf
-        return found
+        result = np.take_along_axis(log_probs, self.labels[None], 2).astype(np.float64)
+        result[:, self.outside] = -np.inf
+        return result
 
 
 def joined(stay: Array, step: Array, jump: Array) -> Array:
     """Compute the log-sum-exp of three terms."""
-    top = np.maximum(np.maximum(stay, step), jump)
-    shift = np.where(np.isneginf(top), 0.0, top)
+    maximum = np.maximum(np.maximum(stay, step), jump)
+    shift = np.where(np.isneginf(maximum), 0.0, maximum)
     total = np.exp(stay - shift)
     total += np.exp(step - shift)
     total += np.exp(jump - shift)

@@ -106,7 +106,7 @@ def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
     count = view.count
 
     def into(
-        to: Array | None,
+        out: Array | None,
         to_weight: Array | None,
         to_bias: Array | None,
         grad: Array,
@@ -126,12 +126,12 @@ def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
             to_weight[...] = scaled.reshape(to_weight.shape)
         if to_bias is not None:
             to_bias[...] = plain.reshape(to_bias.shape)
-        if to is not None:
+        if out is not None:
             scaled *= invstd
             scaled /= count
             plain /= count
             gaps *= view.column(scaled)
-            made = to.reshape(view.lines)
+            made = out.reshape(view.lines)
             np.subtract(grad.reshape(view.lines), gaps, made)
             made -= view.column(plain)
             made *= view.column(invstd if weight is None else invstd * weight.reshape(-1))

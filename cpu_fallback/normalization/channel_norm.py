@@ -163,11 +163,11 @@ class Channels:
 
         def make(part: Part) -> tuple[Array, Array]:
             block = self.read(x, part)
-            found = self._moments_of(block, part)
-            if not np.isfinite(found).all() and self.dtype != np.float64:
+            result = self._moments_of(block, part)
+            if not np.isfinite(result).all() and self.dtype != np.float64:
                 # Sums or squares may have overflowed.
-                found = self._moments_of(block.astype(np.float64), part)
-            return found
+                result = self._moments_of(block.astype(np.float64), part)
+            return result
 
         means, squares = self.gathered(make, 2)
         counts: Any = self.counts()
@@ -233,7 +233,7 @@ class Channels:
 
     def differentiate(
         self,
-        to: Array,
+        out: Array,
         grad: Array,
         x: Array,
         mean: Array,
@@ -242,8 +242,8 @@ class Channels:
         weight: Array | None = None,
     ) -> None:
         """Compute scale * (grad * weight - shifts[0] - (x - mean) * shifts[1]); without shifts, scale * grad."""
-        target = self.whole(to)
-        direct = to.dtype == self.dtype
+        target = self.whole(out)
+        direct = out.dtype == self.dtype
         scale = scale.astype(self.dtype)
         plain, slope = (None, None) if shifts is None else [s.astype(self.dtype) for s in shifts]
 
@@ -265,7 +265,7 @@ class Channels:
                 np.copyto(there, made, casting="unsafe")
 
         self.each(run)
-        self.settle(to, target)
+        self.settle(out, target)
 
 
 def group_norm(call: StructuredCall) -> PlannedKernel:
@@ -377,7 +377,7 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
     count = each * positions
 
     def into(
-        to: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
+        out: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
     ) -> None:
         x, grad = view.whole(x), view.whole(grad)
         mean = np.repeat(means.reshape(n, group).astype(view.dtype, copy=False), each, 1)
@@ -386,13 +386,15 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
         scaled *= rstd
         _store(to_weight, scaled)
         _store(to_bias, plain)
-        if to is None or not to.size:
+        if out is None or not out.size:
             return
         factor = np.ones(()) if weight is None else weight.reshape(1, c).astype(np.float64)
         means_of = [
             np.repeat((s * factor).reshape(n, group, each).sum(2) / count, each, 1) for s in (plain, scaled)
         ]
-        view.differentiate(to, grad, x, mean, rstd, (means_of[0], means_of[1] * rstd), view.parameter(weight))
+        view.differentiate(
+            out, grad, x, mean, rstd, (means_of[0], means_of[1] * rstd), view.parameter(weight)
+        )
 
     return PlannedKernel(quietly(into, line=view.line))
 
@@ -482,7 +484,7 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     count = view.sizes[0] * view.sizes[2]
 
     def into(
-        to: Any,
+        out: Any,
         to_weight: Any,
         to_bias: Any,
         grad: Any,
@@ -504,9 +506,9 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
             _store(to_bias, plain)
             if train:
                 shifts = [plain.sum(0, keepdims=True) / count, scaled.sum(0, keepdims=True) * rstd / count]
-        if to is not None and to.size:
+        if out is not None and out.size:
             scale = rstd if weight is None else rstd * weight.reshape(1, -1)
-            view.differentiate(to, grad, x, mean, scale, shifts)
+            view.differentiate(out, grad, x, mean, scale, shifts)
 
     return PlannedKernel(quietly(into, line=view.line))
 

@@ -60,8 +60,8 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
     """Return ``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
     step = rows_of_part(rows, n)
     parts = [
-        np.array([first, min(first + step, rows), n, place], np.int64)
-        for place, first in enumerate(range(0, rows, step))
+        np.array([first, min(first + step, rows), n, index], np.int64)
+        for index, first in enumerate(range(0, rows, step))
     ]
     sharing = Sharing.of(rows * n, SHARED_FROM, WAKING_FROM)
     name = np.dtype(dtype).name
@@ -75,7 +75,7 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
         return shared_loop(loop, parts, sharing, None)
 
     def into(
-        to: Array | None,
+        out: Array | None,
         to_weight: Array | None,
         to_bias: Array | None,
         grad: Array,
@@ -84,7 +84,7 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
         rstds: Array,
         weight: Array | None,
     ) -> None:
-        there = (weight is not None, to is not None, to_weight is not None, to_bias is not None)
+        there = (weight is not None, out is not None, to_weight is not None, to_bias is not None)
         loop = loops.get(there)
         if loop is None:
             loop = loops[there] = planned(*there)
@@ -93,8 +93,8 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
         sums = np.zeros(sizes)
         given = [rstds if each is None else each for each in (means, rstds, weight)]
         grad, x = np.ascontiguousarray(grad), np.ascontiguousarray(x)
-        loop(grad, x, *given, grad if to is None else to, np.empty(sizes, dtype), sums)
-        for target, found in zip(targets, sums.sum(0), strict=True):
-            np.copyto(target, found.reshape(target.shape), casting="unsafe")
+        loop(grad, x, *given, grad if out is None else out, np.empty(sizes, dtype), sums)
+        for target, item in zip(targets, sums.sum(0), strict=True):
+            np.copyto(target, item.reshape(target.shape), casting="unsafe")
 
     return into

@@ -132,7 +132,7 @@ def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
     count = lines.count
 
     def into(
-        to: Array | None,
+        out: Array | None,
         to_weight: Array | None,
         to_bias: Array | None,
         grad: Array,
@@ -149,10 +149,10 @@ def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
         for target, sums in ((to_weight, scaled), (to_bias, plain)):
             if target is not None:
                 np.copyto(target, sums, casting="unsafe")
-        if to is not None:
+        if out is not None:
             scale = rstd if weight is None else rstd * weight
             slope, shift = scale * scaled * rstd / count, scale * plain / count
-            lines.run("gradient", grad, x, mean, *(lines.parameter(v) for v in (scale, slope, shift)), to)
+            lines.run("gradient", grad, x, mean, *(lines.parameter(v) for v in (scale, slope, shift)), out)
 
     return into
 
@@ -192,7 +192,7 @@ def group_norm_backward(spec: TensorSpec, groups: int) -> Callable[..., None]:
     lines = Lines(1, n * c, m, spec.np_dtype)
 
     def into(
-        to: Array | None,
+        out: Array | None,
         to_weight: Array | None,
         to_bias: Array | None,
         grad: Array,
@@ -209,7 +209,7 @@ def group_norm_backward(spec: TensorSpec, groups: int) -> Callable[..., None]:
         for target, sums in ((to_weight, scaled), (to_bias, plain)):
             if target is not None:
                 np.copyto(target, sums.reshape(n, c).sum(0), casting="unsafe")
-        if to is None:
+        if out is None:
             return
         factor = np.ones(n * c) if weight is None else lines.parameter(weight, n).astype(np.float64)
         of_plain, of_scaled = (
@@ -217,6 +217,6 @@ def group_norm_backward(spec: TensorSpec, groups: int) -> Callable[..., None]:
             for sums in (plain, scaled)
         )
         given = (rstd * factor, rstd * of_scaled * rstd, rstd * of_plain)
-        lines.run("gradient", grad, x, mean, *(lines.parameter(value) for value in given), to)
+        lines.run("gradient", grad, x, mean, *(lines.parameter(value) for value in given), out)
 
     return into

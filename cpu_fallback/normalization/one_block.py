@@ -75,7 +75,7 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
     add, multiply, subtract = np.add, np.multiply, np.subtract
 
     def into(
-        to: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
+        out: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
     ) -> None:
         grad, x, rstds = grad.reshape(shape), x.reshape(shape), rstds.reshape(column)
         gap = x if means is None else subtract(x, means.reshape(column))
@@ -84,9 +84,9 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
             to_bias.reshape(-1)[:] = _column_products(ones, grad)
         if to_weight is not None:
             to_weight.reshape(-1)[:] = _column_products(rstds[:, 0], products)
-        if to is None:
+        if out is None:
             return
-        to = to.reshape(shape)
+        out = out.reshape(shape)
         factors = units if weight is None else weight.reshape(-1)
         rstd = rstds[:, 0].astype(wide)
         slope = products.dot(factors).astype(wide)
@@ -99,9 +99,9 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
             rest *= rstd
             add(along, rest.astype(dtype)[:, None], along)
         if weight is not None:
-            multiply(grad, weight.reshape(row), to)
-            grad = to
-        multiply(grad, rstds, to)
-        add(to, along, to)
+            multiply(grad, weight.reshape(row), out)
+            grad = out
+        multiply(grad, rstds, out)
+        add(out, along, out)
 
     return into

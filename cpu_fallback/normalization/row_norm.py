@@ -201,18 +201,18 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         step = max(1, min(BLOCK // max(n, 1), rows))
         parts = [slice(start, min(start + step, rows)) for start in range(0, rows, step)] if n else []
         # Strips depend on the sizes alone, so that the order of additions does not on the number of threads.
-        most = max(1, min(STRIPS, STRIP_BYTES // (16 * max(n, 1))))
-        each = max(1, -(-len(parts) // most), GRAIN // max(n * step, 1))
+        maximum = max(1, min(STRIPS, STRIP_BYTES // (16 * max(n, 1))))
+        each = max(1, -(-len(parts) // maximum), GRAIN // max(n * step, 1))
         strips = [parts[start : start + each] for start in range(0, len(parts), each)]
 
         def compute(
-            to: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
+            out: Any, to_weight: Any, to_bias: Any, grad: Any, x: Any, means: Any, rstds: Any, weight: Any
         ) -> None:
             scale = _parameter(weight, dtype, step)
             grad, x, rstds = grad.reshape(rows, n), x.reshape(rows, n), rstds.reshape(rows, 1)
             means = None if means is None else means.reshape(rows, 1)
-            if to is not None:
-                to = to.reshape(rows, n)
+            if out is not None:
+                out = out.reshape(rows, n)
             of_weight, of_bias = (
                 None if t is None else np.zeros((len(strips), n)) for t in (to_weight, to_bias)
             )
@@ -231,7 +231,7 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                     made = np.multiply(g, gap)
                     made *= rstd
                     of_weight[strip] += column_sums(made)
-                if to is None:
+                if out is None:
                     return
                 if scale is not None:
                     made = np.empty(g.shape, dtype) if made is None else made
@@ -241,13 +241,13 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 slope = wide**3 * (row_dots(g, gap) / -n)[:, None]
                 rest = (wide * (row_dots(g, units) / -n)[:, None]).astype(dtype) if centred else None
                 gap = np.multiply(gap, slope.astype(dtype), fresh)
-                target = to[part] if same else np.empty(gap.shape, dtype)
+                target = out[part] if same else np.empty(gap.shape, dtype)
                 np.multiply(g, rstd, target)
                 target += gap
                 if rest is not None:
                     target += rest
                 if not same:
-                    np.copyto(to[part], target, casting="unsafe")
+                    np.copyto(out[part], target, casting="unsafe")
 
             def some(first: int, last: int) -> None:
                 for strip in range(first, last):
@@ -280,8 +280,8 @@ def masked(compute: Callable[..., None], centred: bool) -> Callable[..., None]:
     """`compute`, with None for the outputs and statistics that the operator does not have."""
     if centred:
         return compute
-    return lambda to, to_weight, grad, x, rstd, weight: compute(
-        to, to_weight, None, grad, x, None, rstd, weight
+    return lambda out, to_weight, grad, x, rstd, weight: compute(
+        out, to_weight, None, grad, x, None, rstd, weight
     )
 
 

@@ -97,11 +97,11 @@ def fused_sgd(call: StructuredCall) -> PlannedKernel:
         }
         if scale is None and len(kinds) == 1:
             flags = itertools.compress(("maximize", "decays", "momentum", "nesterov", "first"), how)
-            ((wide, given),) = numbers.items()
+            ((wide, value),) = numbers.items()
             written = (parameters, buffers) if with_momentum else (parameters,)
-            if compiled.run(tuple(flags), (*written, gradients), np.array([given], wide), [0] * len(rows)):
+            if compiled.run(tuple(flags), (*written, gradients), np.array([value], wide), [0] * len(rows)):
                 return
-        steps = {wide: sgd_step(wide, given, *how, scale) for wide, given in numbers.items()}
+        steps = {wide: sgd_step(wide, value, *how, scale) for wide, value in numbers.items()}
         for (flat, wide, is_block), arrays in zip(rows, zip(*columns, strict=True), strict=True):
             if is_block:
                 steps[wide](arrays)
@@ -148,8 +148,8 @@ def sgd_step(
             g = g + b * keep if nesterov else b
         if is_wide:
             # Computed arrays change in place; the gradient itself and the buffer stay as they are.
-            change = np.multiply(g, rate, out=g if decays and not with_momentum else None)
-            p -= change
+            update = np.multiply(g, rate, out=g if decays and not with_momentum else None)
+            p -= update
         else:
             p[...] = p.astype(wide) - g * rate
 

@@ -101,8 +101,8 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
     np_dtype = compute_np(spec.dtype)
     size = divisors(spec.sizes[-len(out) :], out, np_dtype)
 
-    def into(to: Array, array: Array) -> None:
-        np.copyto(to, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
+    def into(grad_input: Array, array: Array) -> None:
+        np.copyto(grad_input, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
 
     general = quietly(into)
     if not 0 < spec.numel <= SMALL or not math.prod(out):
@@ -135,12 +135,12 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
     parts = [part for n, o in zip(spatial, out, strict=True) for part in (o, n // max(o, 1))]
     spread = (slice(None),) * lead + (slice(None), None) * len(out)
 
-    def into(to: Array, grad: Array, array: Array) -> None:
-        if even and to.flags.c_contiguous:
+    def into(grad_input: Array, grad: Array, array: Array) -> None:
+        if even and grad_input.flags.c_contiguous:
             share = grad.astype(np_dtype, copy=False) / size
-            np.copyto(to.reshape(*to.shape[:lead], *parts), share[spread], casting="unsafe")
+            np.copyto(grad_input.reshape(*grad_input.shape[:lead], *parts), share[spread], casting="unsafe")
             return
-        np.copyto(to, summed(grad / size, spatial), casting="unsafe")
+        np.copyto(grad_input, summed(grad / size, spatial), casting="unsafe")
 
     return PlannedKernel(quietly(into))
 
@@ -170,14 +170,14 @@ def _line_maxima(
     starts = np.arange(0, spec.numel, n)
     firsts = starts % area
 
-    def into(to: Any, indices: Any, array: Any) -> None:
+    def into(out: Any, indices: Any, array: Any) -> None:
         lines = array.reshape(-1, n).astype(np_dtype, copy=False)
         at = lines.argmax(1)
         best = lines.take(at + starts)
         if np.isnan(best.dot(best)):
-            general(to, indices, array)
+            general(out, indices, array)
             return
-        np.copyto(to, best.reshape(to.shape), casting="unsafe")
+        np.copyto(out, best.reshape(out.shape), casting="unsafe")
         np.copyto(indices, np.add(at, firsts, at).reshape(indices.shape))
 
     return into
@@ -197,21 +197,21 @@ def _maxima(
         return general
     places = np.arange(math.prod(spatial)).reshape(spatial)
 
-    def into(to: Array, indices: Array, array: Array) -> None:
+    def into(grad_input: Array, indices: Array, array: Array) -> None:
         best = array.astype(np_dtype, copy=False)
         where: Any = np.broadcast_to(places, best.shape)
         for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
             n = best.shape[axis]
-            top: Any = None
+            maximum: Any = None
             for at, there in shares(n, size):
                 found, at_found = np.take(best, at, axis), np.take(where, at, axis)
-                if top is None:
-                    top, at_top = found, at_found
+                if maximum is None:
+                    maximum, argmax = found, at_found
                     continue
-                better = along(there, axis) & ((found > top) | (found != found))
-                top, at_top = np.where(better, found, top), np.where(better, at_found, at_top)
-            best, where = (top, at_top) if top is not None else (to, indices)
-        np.copyto(to, best, casting="unsafe")
+                better = along(there, axis) & ((found > maximum) | (found != found))
+                maximum, argmax = np.where(better, found, maximum), np.where(better, at_found, argmax)
+            best, where = (maximum, argmax) if maximum is not None else (grad_input, indices)
+        np.copyto(grad_input, best, casting="unsafe")
         np.copyto(indices, where)
 
     return into

@@ -138,8 +138,8 @@ class Maxima:
         better, candidate = np.empty(shape, np.bool_), np.empty(shape, self.number)
         flags = better.view(np.uint8)
         room = np.empty(shape, padded.dtype) if self.window.stride[-1] > 1 and not self.last else None
-        for k, place in enumerate(self._places(row, end), 1):
-            found = padded[place]
+        for k, index in enumerate(self._places(row, end), 1):
+            found = padded[index]
             if room is not None:  # compared twice: what is strided takes five times as long as what is not
                 np.copyto(room, found)
                 found = room
@@ -168,10 +168,10 @@ class Maxima:
 
     def _signs(self, values: Any, padded: Any, number: Any, row: int, end: int) -> None:
         """Zeros as they are at their places: a maximum of zeros of both signs may be either."""
-        for k, place in enumerate(self._places(row, end), 1):
+        for k, index in enumerate(self._places(row, end), 1):
             np.copyto(
                 values,
-                padded[place],
+                padded[index],
                 where=(number == k) & (values == 0),
                 casting="unsafe",
             )

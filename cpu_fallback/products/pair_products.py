@@ -54,13 +54,13 @@ def pair_product(a: TensorSpec, b: TensorSpec, parsed: Equation) -> HostKernel |
     in_order = order == back == tuple(range(len(order)))
     flat = (count, m, n) if batch else (m, n)
 
-    def compute(given: Sequence[Any]) -> Any:
-        x, y = given
+    def compute(values: Sequence[Any]) -> Any:
+        x, y = values
         made = multiply(first(x), second(y)).reshape(sizes)
         return made if in_order else made.transpose(order)
 
-    def into(out: Any, given: Sequence[Any]) -> None:
-        x, y = given
+    def into(out: Any, values: Sequence[Any]) -> None:
+        x, y = values
         whole = out if in_order else out.transpose(back)
         whole.reshape(flat)[...] = multiply(first(x), second(y))
 
@@ -75,7 +75,7 @@ def _swapped(kernel: HostKernel | None) -> HostKernel | None:
     fresh, into = kernel.fresh, kernel.into
     assert fresh is not None and into is not None
     return kernel._replace(
-        fresh=lambda given: fresh(given[::-1]), into=lambda out, given: into(out, given[::-1])
+        fresh=lambda value: fresh(value[::-1]), into=lambda out, value: into(out, value[::-1])
     )
 
 

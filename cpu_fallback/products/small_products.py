@@ -80,7 +80,7 @@ def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | N
     spec = TensorSpec.contiguous((*a.sizes, *b.sizes), a.dtype, CPU)
     if not a.is_contiguous or not b.is_contiguous:
         return None
-    return HostKernel((spec,), lambda given: np.multiply(given[0][spread], given[1]))
+    return HostKernel((spec,), lambda value: np.multiply(value[0][spread], value[1]))
 
 
 def multi_dot(tensors: Sequence[TensorSpec]) -> HostKernel | None:

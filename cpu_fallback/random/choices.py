@@ -162,8 +162,8 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
     columns, samples = weights.sizes[-1], spec.sizes[-1]
 
     @quietly
-    def into(out: Any, given: Any, seed: int, first: int) -> None:
-        rows = given.reshape(spec.numel // samples, columns).astype(np.float64)
+    def into(out: Any, value: Any, seed: int, first: int) -> None:
+        rows = value.reshape(spec.numel // samples, columns).astype(np.float64)
         if not (np.isfinite(rows) & (rows >= 0)).all():
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         if not rows.any(axis=1).all():
@@ -173,8 +173,8 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
             u = (draws64(seed, first, len(rows) * samples) >> np.uint64(11)).astype(np.float64) * 2.0**-53
             levels = u.reshape(len(rows), samples) * sums[:, -1:]
             target = out.reshape(len(rows), samples)
-            for row, (edges, wanted) in enumerate(zip(sums, levels, strict=True)):
-                found = np.searchsorted(edges, wanted, side="right")
+            for row, (edges, level) in enumerate(zip(sums, levels, strict=True)):
+                found = np.searchsorted(edges, level, side="right")
                 target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
             return
         # Weights of 0 arrive last, after infinite time, as in PyTorch.

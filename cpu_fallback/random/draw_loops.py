@@ -73,12 +73,12 @@ def _words() -> list[str]:
         ]
         a, b, c, d = f"%a{r + 1}", f"%ql{r}", f"%c{r + 1}", f"%pl{r}"
     body.append("  %row = shl i64 %i, 2")
-    for place, word in enumerate((a, b, c, d)):
+    for index, word in enumerate((a, b, c, d)):
         body += [
-            f"  %t{place} = trunc i64 {word} to i32",
-            f"  %at{place} = add i64 %row, {place}",
-            f"  %to{place} = getelementptr i32, ptr %p0, i64 %at{place}",
-            f"  store i32 %t{place}, ptr %to{place}, align 4",
+            f"  %t{index} = trunc i64 {word} to i32",
+            f"  %at{index} = add i64 %row, {index}",
+            f"  %to{index} = getelementptr i32, ptr %p0, i64 %at{index}",
+            f"  store i32 %t{index}, ptr %to{index}, align 4",
         ]
     return body
 
@@ -178,9 +178,9 @@ class _Lanes:
         operands = ", ".join(f"{_FLOATS} {v}" for v in (a, b, c))
         return self.line(f"call {_FLOATS} @llvm.fma.v8f32({operands})")
 
-    def cast(self, operation: str, value: str, given: str, made: str) -> str:
+    def cast(self, operation: str, value: str, text: str, made: str) -> str:
         """Convert lanes."""
-        return self.line(f"{operation} {given} {value} to {made}")
+        return self.line(f"{operation} {text} {value} to {made}")
 
     def select(self, chosen: str, a: str, b: str) -> str:
         """Emit a selection of `a` where `chosen` is true, else `b`."""
@@ -257,9 +257,9 @@ def mersenne_normal_text() -> str:
         signed = lanes.cast("bitcast", lanes.line(f"xor {_INTEGERS} {raw}, {sign}"), _INTEGERS, _FLOATS)
         made.append(lanes.fma(lanes.floats("fmul", radius, signed), "%deviations", "%means"))
     head = ["  %n_p = getelementptr i64, ptr %g, i64 0", "  %n = load i64, ptr %n_p"]
-    for place, name in enumerate(("mean", "deviation")):
+    for index, name in enumerate(("mean", "deviation")):
         head += [
-            f"  %{name}_p = getelementptr float, ptr %p2, i64 {place}",
+            f"  %{name}_p = getelementptr float, ptr %p2, i64 {index}",
             f"  %{name} = load float, ptr %{name}_p, align 4",
             f"  %{name}_0 = insertelement {_FLOATS} undef, float %{name}, i32 0",
             f"  %{name}s = shufflevector {_FLOATS} %{name}_0, {_FLOATS} undef, {_INTEGERS} zeroinitializer",

@@ -254,8 +254,8 @@ def randperm(call: StructuredCall) -> Kernel:
             np.copyto(out, numbers, casting="unsafe")
             return
         order = list(range(count))
-        for place, other in enumerate(others.tolist()):
-            order[place], order[other] = order[other], order[place]
+        for index, other in enumerate(others.tolist()):
+            order[index], order[other] = order[other], order[index]
         np.copyto(out, np.array(order), casting="unsafe")
 
     return into
@@ -268,14 +268,14 @@ def multinomial(call: StructuredCall) -> Kernel:
     rows = spec.numel // samples
     wide = compute_np(weights.dtype)
 
-    def check(given: Array) -> None:
-        if not (np.isfinite(given) & (given >= 0)).all():
+    def check(value: Array) -> None:
+        if not (np.isfinite(value) & (value >= 0)).all():
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if not given.any(axis=1).all():
+        if not value.any(axis=1).all():
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
-    def replacing(out: Array, given: Array, twister: MersenneTwister) -> None:
-        chances = given.reshape(rows, columns).astype(wide)
+    def replacing(out: Array, value: Array, twister: MersenneTwister) -> None:
+        chances = value.reshape(rows, columns).astype(wide)
         check(chances)
         sums = np.cumsum(chances, axis=1, dtype=wide)
         sums /= sums[:, -1:].copy()
@@ -283,8 +283,8 @@ def multinomial(call: StructuredCall) -> Kernel:
         with twister.lock:
             levels = twister.doubles(rows * samples).reshape(rows, samples)
         target = out.reshape(rows, samples)
-        for row, (edges, wanted) in enumerate(zip(sums, levels, strict=True)):
-            target[row] = np.searchsorted(edges.astype(np.float64), wanted)
+        for row, (edges, level) in enumerate(zip(sums, levels, strict=True)):
+            target[row] = np.searchsorted(edges.astype(np.float64), level)
 
     # The exponential numbers have the strides of the weights.
     dense = (
@@ -294,12 +294,12 @@ def multinomial(call: StructuredCall) -> Kernel:
     back = np.argsort(order)
     shape = [weights.sizes[d] for d in order]
 
-    def racing(out: Array, given: Array, twister: MersenneTwister) -> None:
-        check(given.reshape(rows, columns).astype(wide))
+    def racing(out: Array, value: Array, twister: MersenneTwister) -> None:
+        check(value.reshape(rows, columns).astype(wide))
         with twister.lock:
             doubles = twister.doubles(rows * columns)
-        race = exponential_numbers(doubles, 1.0).astype(given.dtype).reshape(shape).transpose(back)
-        scores = (given.astype(wide) / race.astype(wide)).astype(given.dtype).astype(wide)
+        race = exponential_numbers(doubles, 1.0).astype(value.dtype).reshape(shape).transpose(back)
+        scores = (value.astype(wide) / race.astype(wide)).astype(value.dtype).astype(wide)
         best = np.argsort(-scores.reshape(rows, columns), axis=1, kind="stable")[:, :samples]
         np.copyto(out, best.reshape(out.shape))
 

@@ -241,7 +241,7 @@ def binomial(call: StructuredCall) -> Kernel:
 
     def into(out: Array, count: Array, prob: Array, twister: MersenneTwister) -> None:
         number = _number_of(out)
-        pairs = zip(*(_floats(np.broadcast_to(given, spec.sizes)) for given in (count, prob)), strict=True)
+        pairs = zip(*(_floats(np.broadcast_to(value, spec.sizes)) for value in (count, prob)), strict=True)
         with uniform_numbers(twister, 2 * spec.numel) as uniform:
             made = [binomial_number(uniform, n, p, number) for n, p in pairs]
         write(out, np.array(made, np.float64))

@@ -135,8 +135,8 @@ def uniform(call: StructuredCall) -> PlannedKernel:
         if len(reaching) >= MAX_CONSTANTS:
             reaching.clear()
         value = largest * number(high - low) + number(low)
-        found = reaching[low, high] = not value.astype(target) < target.type(high)
-        return found
+        result = reaching[low, high] = not value.astype(target) < target.type(high)
+        return result
 
     def finish(u: Any, scratch: Any, low: float, high: float) -> Any:
         if low == 0 and high == 1:

@@ -104,9 +104,9 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
     rows = _Rows(call.args["cx"], 4 * n)
 
     def into(
-        to: Any, to_cx: Any, to_bias: Any, grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, kept: Any
+        grad_input: Any, to_cx: Any, to_bias: Any, grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, kept: Any
     ) -> None:
-        wide_to = rows.target(to)
+        wide_to = rows.target(grad_input)
 
         def step(part: slice) -> None:
             gates = rows.wide(kept[part])
@@ -125,7 +125,7 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
             np.multiply(through * i, 1 - g * g, made[:, 2 * n : 3 * n])
             rows.store(to_cx[part], through * f)
             if not rows.same:
-                rows.store(to[part], made)
+                rows.store(grad_input[part], made)
 
         rows.each(step)
         _bias(wide_to, to_bias)

@@ -131,9 +131,9 @@ def lstm_backward(rows: int, width: int, output_row: int | None) -> Loop | None:
         return None
 
     def step(
-        to: Array, to_c: Array, gates: Array, bounded: Array, c: Array, grad_c: Array, *grads: Array
+        out: Array, to_c: Array, gates: Array, bounded: Array, c: Array, grad_c: Array, *grads: Array
     ) -> None:
-        run(to, to, to, to, to_c, gates, gates, gates, gates, bounded, c, grad_c, *grads)
+        run(out, out, out, out, to_c, gates, gates, gates, gates, bounded, c, grad_c, *grads)
 
     return step
 
@@ -181,9 +181,9 @@ def gru_backward(rows: int, width: int, output_row: int | None) -> Loop | None:
         return None
 
     def step(
-        to: Array, hidden: Array, to_h: Array, gates: Array, of_hidden: Array, h: Array, *grads: Array
+        out: Array, hidden: Array, to_h: Array, gates: Array, of_hidden: Array, h: Array, *grads: Array
     ) -> None:
-        run(to, to, to, hidden, hidden, hidden, to_h, gates, gates, gates, of_hidden, h, *grads)
+        run(out, out, out, hidden, hidden, hidden, to_h, gates, gates, gates, of_hidden, h, *grads)
 
     return step
 

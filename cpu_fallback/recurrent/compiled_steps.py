@@ -75,10 +75,10 @@ class LstmGradient:
         self.change = np.zeros(cx.shape, layer.dtype) if grad_cy is None else np.array(grad_cy, order="C")
         self.other = np.empty(cx.shape, layer.dtype)
 
-    def step(self, t: int, grad: Array, *given: Array) -> None:
+    def step(self, t: int, grad: Array, *args: Array) -> None:
         """Compute a step's gate gradients from the summands of its hidden state's gradient."""
         before = self.cells[t - 1] if t else self.cx
-        self.loop(self.to[t], self.other, self.every[t], self.squashed[t], before, self.change, grad, *given)
+        self.loop(self.to[t], self.other, self.every[t], self.squashed[t], before, self.change, grad, *args)
         self.change, self.other = self.other, self.change
 
 
@@ -92,9 +92,7 @@ class GruGradient:
         self.every, self.shares = layer.kept(kept, 0, 3), layer.kept(kept, 3, 4)
         self.direct = np.empty(hx.shape, layer.dtype)
 
-    def step(self, t: int, grad: Array, *given: Array) -> None:
+    def step(self, t: int, grad: Array, *args: Array) -> None:
         """Compute a step's gate gradients, and the gradient of the previous state through the update gate."""
         before = self.output[t - 1] if t else self.hx
-        self.loop(
-            self.to[t], self.hidden[t], self.direct, self.every[t], self.shares[t], before, grad, *given
-        )
+        self.loop(self.to[t], self.hidden[t], self.direct, self.every[t], self.shares[t], before, grad, *args)

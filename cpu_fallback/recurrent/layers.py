@@ -315,7 +315,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
     one_thread = compiled.OneBlasThread(rows * count * n * n)
 
     def by_loop(
-        to: Any,
+        out: Any,
         hidden: Any,
         grad_output: Any,
         grad: Any,
@@ -327,7 +327,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         kept: Any,
     ) -> tuple[Any, Any]:
         """Compute the gradients of all gates; return those of the first states."""
-        made, of_hidden = layer.in_order(to), layer.in_order(hidden)
+        made, of_hidden = layer.in_order(out), layer.in_order(hidden)
         states = layer.in_order(output)
         given = () if grad_output is None else (layer.in_order(np.ascontiguousarray(grad_output)),)
         before = np.empty((rows, n), layer.dtype)
@@ -348,7 +348,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         return grad, None
 
     def by_numpy(
-        to: Any,
+        out: Any,
         hidden: Any,
         grad_output: Any,
         grad: Any,
@@ -360,7 +360,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         kept: Any,
     ) -> tuple[Any, Any]:
         """Compute the gradients of all gates; return those of the first states."""
-        made = layer.in_order(to.reshape(steps, rows, count, n))
+        made = layer.in_order(out.reshape(steps, rows, count, n))
         states = layer.in_order(output)
         of_hidden = layer.in_order(hidden)
         cell: _Lstm | _Gru | _Simple
@@ -388,7 +388,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
     compute = by_numpy if loop is None else by_loop
 
     def into(
-        to: Any,
+        out: Any,
         to_hx: Any,
         to_cx: Any,
         to_weight: Any,
@@ -403,9 +403,9 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         kept: Any,
     ) -> None:
         hx = np.ascontiguousarray(hx)
-        hidden = np.empty(to.shape, layer.dtype) if layer.mode == GRU else to
+        hidden = np.empty(out.shape, layer.dtype) if layer.mode == GRU else out
         grad = np.zeros((rows, n), layer.dtype) if grad_hy is None else np.array(grad_hy, order="C")
-        grad, change = compute(to, hidden, grad_output, grad, grad_cy, hx, cx, weight, output, kept)
+        grad, change = compute(out, hidden, grad_output, grad, grad_cy, hx, cx, weight, output, kept)
         np.copyto(to_hx, grad)
         if to_cx is not None:
             np.copyto(to_cx, change)

@@ -47,12 +47,12 @@ class _Cell:
         return self.sub(self.one, self.mul(a, a))
 
 
-def lstm(k: _Cell, given: Sequence[Value]) -> list[Value]:
+def lstm(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return the activated gates i, f, g, o, c' = f c + i g, tanh(c') and h' = o tanh(c').
 
     Inputs: the products of the hidden state, the shares of the input, and c.
     """
-    *sums, c = given
+    *sums, c = values
     gates = [k.add(a, b) for a, b in zip(sums[:4], sums[4:], strict=True)]
     i, f, o = (k.sigmoid(gates[j]) for j in (0, 1, 3))
     g = k.tanh(gates[2])
@@ -61,12 +61,12 @@ def lstm(k: _Cell, given: Sequence[Value]) -> list[Value]:
     return [i, f, g, o, cell, bounded, k.mul(o, bounded)]
 
 
-def lstm_backward(k: _Cell, given: Sequence[Value]) -> list[Value]:
+def lstm_backward(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return the gradients of the gates i, f, g, o, and of c.
 
     Inputs: i, f, g, o, tanh(c'), c, the gradient of c', and one or two summands of the gradient of h'.
     """
-    i, f, g, o, bounded, c, grad_cell, grad, *more = given
+    i, f, g, o, bounded, c, grad_cell, grad, *more = values
     for each in more:
         grad = k.add(grad, each)
     through = k.add(grad_cell, k.mul(k.tanh_slope(bounded), o, grad))
@@ -79,12 +79,12 @@ def lstm_backward(k: _Cell, given: Sequence[Value]) -> list[Value]:
     ]
 
 
-def gru(k: _Cell, given: Sequence[Value]) -> list[Value]:
+def gru(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return r, z, n, the operand h_n of the reset gate, and h' = n + z (h - n) with n = tanh(x_n + r h_n).
 
     Inputs: the products of the hidden state, the shares of the input, h, and the bias of the products, if any.
     """
-    products, shares, h, bias = list(given[:3]), given[3:6], given[6], given[7:]
+    products, shares, h, bias = list(values[:3]), values[3:6], values[6], values[7:]
     if bias:
         products = [k.add(a, b) for a, b in zip(products, bias, strict=True)]
     r, z = (k.sigmoid(k.add(products[j], shares[j])) for j in range(2))
@@ -92,12 +92,12 @@ def gru(k: _Cell, given: Sequence[Value]) -> list[Value]:
     return [r, z, n, products[2], k.add(k.mul(k.sub(h, n), z), n)]
 
 
-def gru_backward(k: _Cell, given: Sequence[Value]) -> list[Value]:
+def gru_backward(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return the gradients of the gates r, z, n, those of the hidden state's share, and the gradient of h through z.
 
     Inputs: r, z, n, h_n, h, and one or two summands of the gradient of h'.
     """
-    r, z, n, of_hidden, h, grad, *more = given
+    r, z, n, of_hidden, h, grad, *more = values
     for each in more:
         grad = k.add(grad, each)
     of_z = k.mul(k.sub(h, n), k.slope(z), grad)
@@ -106,9 +106,9 @@ def gru_backward(k: _Cell, given: Sequence[Value]) -> list[Value]:
     return [of_r, of_z, of_n, of_r, of_z, k.mul(of_n, r), k.mul(grad, z)]
 
 
-def simple(k: _Cell, given: Sequence[Value]) -> list[Value]:
+def simple(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return h' = tanh of the sum of the hidden state's product and the input's share."""
-    return [k.tanh(k.add(*given))]
+    return [k.tanh(k.add(*values))]
 
 
 CELLS: dict[str, tuple[int, Callable[[_Cell, Sequence[Value]], list[Value]]]] = {

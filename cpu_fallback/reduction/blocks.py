@@ -178,9 +178,9 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
 
     def sums(array: Any) -> Any:
         lines = array.transpose(order).reshape(rows, length)
-        found = STREAMED_SUMS.reduced(lines) if by_rows and length <= LONGEST else None
-        if found is not None:
-            return found
+        result = STREAMED_SUMS.reduced(lines) if by_rows and length <= LONGEST else None
+        if result is not None:
+            return result
         head = lines[:, : runs * run].reshape(rows, runs, run)
         rest = lines[:, runs * run :]
         partial = np.empty((rows, runs + (runs * run < length)), np_dtype)
@@ -300,9 +300,9 @@ def over_kept(
     def run(compute: Callable[[Any], tuple[Any, ...]], outs: tuple[Any, ...], array: Any) -> None:
         def part(first: int, last: int) -> None:
             for i in range(first, last):
-                for out, found in zip(outs, compute(array[places[i]]), strict=True):
+                for out, item in zip(outs, compute(array[places[i]]), strict=True):
                     target = out[targets[i]]
-                    np.copyto(target, found.reshape(target.shape), casting="unsafe")
+                    np.copyto(target, item.reshape(target.shape), casting="unsafe")
 
         if shares:
             parallel_for(0, len(places), 1, part)

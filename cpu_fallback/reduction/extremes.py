@@ -27,19 +27,19 @@ def located(
     starts = np.arange(0, spec.numel, length)
 
     def fresh(array: Any) -> Any:
-        found = line_extrema(array.reshape(-1, length), locate, starts)
-        return found if spec.ndim == 2 else found.reshape(spec.sizes[:-1])
+        result = line_extrema(array.reshape(-1, length), locate, starts)
+        return result if spec.ndim == 2 else result.reshape(spec.sizes[:-1])
 
     def block(piece: Any) -> tuple[Any, ...]:
         lines = piece.reshape(-1, length)
         return (line_extrema(lines, locate, starts[: len(lines)]),)
 
     def into(out: Any, array: Any) -> None:
-        found = None if kept is None else EXTREMA[locate].reduced(array.reshape(-1, length))
-        if found is None and kept is not None:
+        result = None if kept is None else EXTREMA[locate].reduced(array.reshape(-1, length))
+        if result is None and kept is not None:
             kept(block, (out,), array)
         else:
-            np.copyto(out, (fresh(array) if found is None else found).reshape(out.shape))
+            np.copyto(out, (fresh(array) if result is None else result).reshape(out.shape))
 
     return into, fresh
 
@@ -155,8 +155,8 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
         kept = over_kept(spec, (axis,), call.outputs[0].ndim) if _is_outer(spec, axis) else None
 
         def block(piece: Any) -> tuple[Any, ...]:
-            found = np.expand_dims(function(piece.astype(np_dtype) if widens else piece, axis), axis)
-            return np.take_along_axis(piece, found, axis), found
+            result = np.expand_dims(function(piece.astype(np_dtype) if widens else piece, axis), axis)
+            return np.take_along_axis(piece, result, axis), result
 
         if kept is not None:
             return PlannedKernel(
@@ -166,9 +166,9 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
         def into(values: Any, indices: Any, array: Any) -> None:
             if array.ndim == 0:
                 array = array.reshape(1)
-            found = function(array.astype(np_dtype) if widens else array, axis)
-            values[...] = np.reshape(array[*before, found, *after], sizes)
-            indices[...] = np.reshape(found, sizes)
+            result = function(array.astype(np_dtype) if widens else array, axis)
+            values[...] = np.reshape(array[*before, result, *after], sizes)
+            indices[...] = np.reshape(result, sizes)
 
         return PlannedKernel(into)
 

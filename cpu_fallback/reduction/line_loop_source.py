@@ -76,7 +76,9 @@ def reduces_as_numpy(name: str, loop: Callable[..., None]) -> bool:
         lines[3] = np.where(lines[3] > 0, np.float32(0), np.float32(-0.0))
         lines[4, length // 2] = np.nan
         loop(np.array([5, length, 0]), found, lines)
-        wanted = EAGER[name](lines)
-        if not np.array_equal(found, wanted, equal_nan=True) or np.signbit(found[3]) != np.signbit(wanted[3]):
+        expected = EAGER[name](lines)
+        if not np.array_equal(found, expected, equal_nan=True) or np.signbit(found[3]) != np.signbit(
+            expected[3]
+        ):
             return False
     return True

@@ -45,9 +45,9 @@ def line_sums(array: Any) -> Any:
     if length <= DIRECT:
         return run_sums(array)
     if array.size >= FEW_LINES * length:
-        found = LINE_SUMS.reduced(array) if length <= LONGEST else None
-        if found is not None:
-            return found
+        result = LINE_SUMS.reduced(array) if length <= LONGEST else None
+        if result is not None:
+            return result
     elif array.ndim == 2 and len(array) > 1 and length % RUN:
         return np.array([line_sums(line) for line in array])  # The runs of one line are contiguous.
     runs = length // RUN
@@ -60,9 +60,9 @@ def line_sums(array: Any) -> Any:
 
 def run_sums(array: Any, out: Any = None) -> Any:
     """Sum along the last axis with einsum's loop, or with a compiled loop whose results are bitwise identical."""
-    found = RUN_SUMS.reduced(array, out)
-    if found is not None:
-        return found
+    result = RUN_SUMS.reduced(array, out)
+    if result is not None:
+        return result
     return c_einsum("...i->...", array) if out is None else c_einsum("...i->...", array, out=out)
 
 
@@ -113,9 +113,9 @@ def line_extrema(array: Any, locate: Any, starts: Any, out: Any = None) -> Any:
     """Return the elements that ``locate(array, axis)`` finds in a contiguous matrix whose lines begin at
     `starts`, or those of a compiled loop, which are bitwise identical.
     """
-    found = EXTREMA[locate].reduced(array, out)
-    if found is not None:
-        return found
+    result = EXTREMA[locate].reduced(array, out)
+    if result is not None:
+        return result
     places = locate(array, 1)
     places += starts
     return array.reshape(-1).take(places, None, out, "clip")

@@ -331,10 +331,12 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
         wide = array.astype(np_dtype, copy=False)
         if not nonempty:
             return np.log(pairwise_sum(wide, dims, np_dtype))
-        top = np.maximum.reduce(wide.real, dims, keepdims=True)
-        top = np.where(np.isfinite(top), top, top.dtype.type(0))
-        shifted = wide - top
-        return np.log(pairwise_sum(np.exp(shifted, shifted if shifted.ndim else None), dims, np_dtype)) + top
+        maximum = np.maximum.reduce(wide.real, dims, keepdims=True)
+        maximum = np.where(np.isfinite(maximum), maximum, maximum.dtype.type(0))
+        shifted = wide - maximum
+        return (
+            np.log(pairwise_sum(np.exp(shifted, shifted if shifted.ndim else None), dims, np_dtype)) + maximum
+        )
 
     if kept is not None:
         return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (compute(piece),), (out,), array)))

@@ -78,8 +78,8 @@ class RowStep:
 
     def spec(self, name: str) -> TensorSpec:
         """Return the spec of a tensor."""
-        found: TensorSpec = self.call.args[name]
-        return found
+        result: TensorSpec = self.call.args[name]
+        return result
 
     def raw(self, name: str) -> Any:
         """Return an argument as the kernel is called with it."""
@@ -232,11 +232,11 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
 
 def _softmax(s: RowStep) -> list[Value]:
     p, a, middle = s.program, s.operand("self"), s.number(MIDDLE)
-    top = s.reduced("maximum", a)
+    row_max = s.reduced("maximum", a)
     # `exp_of_rows`: eager subtracts no maximum that is near.
-    is_near = p.compare("le", p.intrinsic("fabs", s.binary("sub", top, middle)), middle)
-    top = p.select(is_near, s.number(0), top)
-    power = s.function(np.exp, s.binary("sub", a, top))
+    is_near = p.compare("le", p.intrinsic("fabs", s.binary("sub", row_max, middle)), middle)
+    row_max = p.select(is_near, s.number(0), row_max)
+    power = s.function(np.exp, s.binary("sub", a, row_max))
     return [s.binary("div", power, _softmax_sum(s, "self", power))]
 
 
@@ -264,11 +264,11 @@ def _logsumexp(s: RowStep) -> list[Value]:
     p, a, spec = s.program, s.operand("self"), s.spec("self")
     if s.call.extra["dims"] != (spec.ndim - 1,):
         raise CannotLower("logsumexp")
-    top = s.reduced("maximum", a)
-    is_finite = p.compare("lt", p.intrinsic("fabs", top), s.number(np.inf))
-    top = p.select(is_finite, top, s.number(0))
-    total = s.reduced("line_sum", s.function(np.exp, s.binary("sub", a, top)))
-    return [s.binary("add", s.function(np.log, total), top)]
+    row_max = s.reduced("maximum", a)
+    is_finite = p.compare("lt", p.intrinsic("fabs", row_max), s.number(np.inf))
+    row_max = p.select(is_finite, row_max, s.number(0))
+    total = s.reduced("line_sum", s.function(np.exp, s.binary("sub", a, row_max)))
+    return [s.binary("add", s.function(np.log, total), row_max)]
 
 
 def _norm(centred: bool) -> ReductionRow:

@@ -209,8 +209,8 @@ def complex_exponents(x: Any) -> Any:
     turns are counted in one scan.
     """
     real = x.real
-    top = np.maximum.accumulate(np.where(np.isnan(real), -np.inf, real), 0)
-    highest, first = top[-1], np.where(np.isneginf(top), np.inf, top).min(0)
+    running_max = np.maximum.accumulate(np.where(np.isnan(real), -np.inf, real), 0)
+    highest, first = running_max[-1], np.where(np.isneginf(running_max), np.inf, running_max).min(0)
     plain = np.isfinite(x.imag).all(0) & (real < np.inf).all(0) & (highest - first < REACH)
     out = np.empty_like(x)
     if not plain.all():
@@ -222,7 +222,7 @@ def complex_exponents(x: Any) -> Any:
     shift = highest[plain]
     sums = np.cumsum(np.exp(x - np.where(np.isneginf(shift), 0.0, shift)), 0)
     size, angle = np.log(np.abs(sums)) + shift, np.angle(sums)
-    size[np.isneginf(top[:, plain])] = -np.inf
+    size[np.isneginf(running_max[:, plain])] = -np.inf
     before = np.concatenate([np.full_like(size[:1], -np.inf), size[:-1]])
     fresh = (x.real >= before) & ~np.isneginf(size)
     previous = np.concatenate([np.zeros_like(angle[:1]), angle[:-1]])

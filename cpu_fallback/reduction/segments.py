@@ -84,8 +84,8 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
     ufunc, names = UFUNCS[kind], call.runtime
     wide = accumulator(out_spec.dtype, kind)
 
-    def into(out: Any, *given: Any) -> None:
-        values = dict(zip(names, given, strict=True))
+    def into(out: Any, *args: Any) -> None:
+        values = dict(zip(names, args, strict=True))
         data, initial = values["data"], values.get("initial")
         bounds = bounds_of(values.get("lengths"), values.get("offsets"), data.shape[dim], dim, unsafe)
         segments = Segments(data.astype(wide, copy=False), bounds, dim)
@@ -115,8 +115,8 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
     kind = REDUCTIONS[call.args["reduce"]]
     wide = compute_np(call.outputs[0].dtype)
 
-    def into(out: Any, *given: Any) -> None:
-        values = dict(zip(names, given, strict=True))
+    def into(out: Any, *args: Any) -> None:
+        values = dict(zip(names, args, strict=True))
         data, initial = values["data"].astype(wide, copy=False), values.get("initial")
         bounds = bounds_of(values.get("lengths"), values.get("offsets"), data.shape[dim], dim, True)
         segments = Segments(data, bounds, dim)

@@ -44,7 +44,7 @@ def small_variance(call: StructuredCall, root: bool) -> PlannedKernel | None:
 
     why = "{} elements are at most {}, in lines of {} side by side"
     chosen("lines at once in float64", why, spec.numel, FEW, count)
-    into: Callable[..., Any] = lambda out, *given: np.copyto(out, spread(*given))  # noqa: E731
+    into: Callable[..., Any] = lambda out, *args: np.copyto(out, spread(*args))  # noqa: E731
     return PlannedKernel(into, spread, quiet=True, number=spread)
 
 

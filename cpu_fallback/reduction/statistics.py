@@ -66,9 +66,9 @@ def nansum(call: StructuredCall) -> HostKernel | None:
     return None if full is None else HostKernel(full.outputs, None, _sum_of_numbers(full))
 
 
-def nanmean(given: StructuredCall) -> HostKernel | None:
+def nanmean(value: StructuredCall) -> HostKernel | None:
     """Compute the mean of the elements that are not NaN."""
-    call = _without_nan(given)
+    call = _without_nan(value)
     if call is None:
         return None
     total = _sum_of_numbers(call)
@@ -87,9 +87,9 @@ def nanmean(given: StructuredCall) -> HostKernel | None:
     return HostKernel(call.outputs, None, into)
 
 
-def count_nonzero(given: StructuredCall) -> HostKernel | None:
+def count_nonzero(value: StructuredCall) -> HostKernel | None:
     """Count the nonzero elements, including NaN, in total or along dimensions of a few elements."""
-    call = _reduced(given, int64, False)
+    call = _reduced(value, int64, False)
     spec, dims = call.args["self"], call.extra["dims"]
     if not (spec.is_contiguous and (len(dims) == spec.ndim or spec.numel <= FEW)):
         return None

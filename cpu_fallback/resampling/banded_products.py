@@ -103,9 +103,9 @@ class Band:
     def along_middle(self, array: Array, out: Array) -> None:
         """Write the map of `array` (count, n, rest) along its second dimension to `out`."""
         rest = array.shape[2]
-        most = max(UNSHARED // max(t.weights.size for t in self.tiles), 1)
-        for start in range(0, rest, most):
-            part = slice(start, start + most)
+        maximum = max(UNSHARED // max(t.weights.size for t in self.tiles), 1)
+        for start in range(0, rest, maximum):
+            part = slice(start, start + maximum)
             for tile in self.tiles:
                 source, target = array[:, tile.low : tile.high, part], out[:, tile.first : tile.last, part]
                 np.matmul(tile.weights.T, source, target)

@@ -98,4 +98,4 @@ def mapped(
             np.divide(rows, by, rows)
         return made.reshape(sizes).astype(out_np) if narrows else made.reshape(sizes)
 
-    return PlannedKernel(lambda to, array, *_: np.copyto(to, fresh(array)), fresh, quiet=True)
+    return PlannedKernel(lambda grad_input, array, *_: np.copyto(grad_input, fresh(array)), fresh, quiet=True)

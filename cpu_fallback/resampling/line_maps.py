@@ -260,8 +260,8 @@ def fixed_point(index: Array, weight: Array | None) -> tuple[Array | None, int]:
             again = (index[:, k] == index[:, j]) & (whole[:, k] != 0)
             whole[again, j] += whole[again, k]
             whole[again, k] = 0
-    top = whole.max(initial=0)
-    bits = next((b for b in range(22) if int(0.5 + top * (1 << (b + 1))) >= 1 << 15), 22)
+    maximum = whole.max(initial=0)
+    bits = next((b for b in range(22) if int(0.5 + maximum * (1 << (b + 1))) >= 1 << 15), 22)
     return np.trunc(whole * (1 << bits) + np.where(whole < 0, -0.5, 0.5)).astype(np.int32), bits
 
 

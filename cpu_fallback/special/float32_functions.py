@@ -60,16 +60,16 @@ def erfc_of(x: Array) -> Array:
     share = np.multiply(x, TAIL_SCALE)
     share += ONE
     np.divide(ONE, share, share)
-    found = horner(SCALED_TAIL, share)
+    result = horner(SCALED_TAIL, share)
     np.multiply(x, x, x)
     np.negative(x, x)
-    found *= np.exp(x, x)
+    result *= np.exp(x, x)
     if below.any():
         # 2 - found, by a sign and a summand: a mask would be looked at element by element.
         twice = below.view(np.int8) << 1
-        found *= 1 - twice
-        found += twice
-    return found
+        result *= 1 - twice
+        result += twice
+    return result
 
 
 ROOT_HALF_BELOW = number(-math.sqrt(0.5))
@@ -84,9 +84,9 @@ def ndtr(a: Array) -> Array:
     """Compute the cumulative distribution function of the normal distribution."""
     x = a.astype(np.float64)
     x *= ROOT_HALF_BELOW
-    found = erfc_of(x)
-    found *= HALF
-    return found
+    result = erfc_of(x)
+    result *= HALF
+    return result
 
 
 I0E = (
@@ -135,25 +135,25 @@ def _share_of(x: Array, scale: Array) -> Array:
 
 
 def _quotient(fit: tuple[tuple[Array, ...], tuple[Array, ...]], share: Array) -> Array:
-    found = horner(fit[0], share)
-    found /= horner(fit[1], share)
-    return found
+    result = horner(fit[0], share)
+    result /= horner(fit[1], share)
+    return result
 
 
 def _i0e(x: Array) -> Array:
     share = _share_of(x, I0_SCALE)
-    found = _quotient(I0E, share)
-    found *= np.sqrt(share, share)
-    return found
+    result = _quotient(I0E, share)
+    result *= np.sqrt(share, share)
+    return result
 
 
 def _i1e(x: Array, a: Array) -> Array:
     share = _share_of(x, I1_SCALE)
-    found = _quotient(I1E, share)
-    found *= share
-    found *= np.sqrt(share, share)
-    found *= a  # which has the sign
-    return found
+    result = _quotient(I1E, share)
+    result *= share
+    result *= np.sqrt(share, share)
+    result *= a  # which has the sign
+    return result
 
 
 def i0e(a: Array) -> Array:
@@ -169,17 +169,17 @@ def i1e(a: Array) -> Array:
 def i0(a: Array) -> Array:
     """Compute I0(a)."""
     x = np.absolute(a, dtype=np.float64)
-    found = _i0e(x)
-    found *= np.exp(np.minimum(x, LARGEST_EXPONENT, out=x), x)
-    return found
+    result = _i0e(x)
+    result *= np.exp(np.minimum(x, LARGEST_EXPONENT, out=x), x)
+    return result
 
 
 def i1(a: Array) -> Array:
     """Compute I1(a)."""
     x = np.absolute(a, dtype=np.float64)
-    found = _i1e(x, a)
-    found *= np.exp(np.minimum(x, LARGEST_EXPONENT, out=x), x)
-    return found
+    result = _i1e(x, a)
+    result *= np.exp(np.minimum(x, LARGEST_EXPONENT, out=x), x)
+    return result
 
 
 STIRLING = numbers(1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
@@ -211,15 +211,15 @@ def lgamma(a: Array) -> Array:
     np.log(z, z)
     w = np.add(y, SEVEN, y)
     inverse = np.divide(ONE, w, square)
-    found = horner(STIRLING, np.multiply(inverse, inverse))
-    found *= inverse
-    found -= z
-    found -= w
-    found += LOG_ROOT_2PI
+    result = horner(STIRLING, np.multiply(inverse, inverse))
+    result *= inverse
+    result -= z
+    result -= w
+    result += LOG_ROOT_2PI
     np.log(w, z)
     w -= HALF
     z *= w
-    found += z
+    result += z
     low = np.less(a, HALF)
     if low.any():
         tangent = np.tan(turned, turned)
@@ -228,9 +228,9 @@ def lgamma(a: Array) -> Array:
         np.log(tangent, tangent)
         tangent *= HALF
         np.subtract(LOG_PI, tangent, tangent)
-        tangent -= found
-        found = np.where(low, tangent, found)
-    return found
+        tangent -= result
+        result = np.where(low, tangent, result)
+    return result
 
 
 def digamma(a: Array) -> Array:
@@ -244,21 +244,21 @@ def digamma(a: Array) -> Array:
     steps += np.divide(ONE, z, z)
     w = np.add(y, SEVEN, y)
     inverse = np.divide(ONE, w, z)
-    found = np.log(w, w)
-    found -= steps
+    result = np.log(w, w)
+    result -= steps
     np.multiply(inverse, inverse, square)
     rest = horner(DIGAMMA, square)
     rest *= square
-    found -= rest
+    result -= rest
     inverse *= HALF
-    found -= inverse
+    result -= inverse
     low = np.less(a, HALF)
     if low.any():
         poles = np.equal(turned, 0) & low
-        found = np.where(low, found - PI / np.tan(turned), found)
+        result = np.where(low, result - PI / np.tan(turned), result)
         if poles.any():
-            found[poles] = np.where(a[poles] < 0, np.nan, np.divide(-1.0, a[poles]))
-    return found
+            result[poles] = np.where(a[poles] < 0, np.nan, np.divide(-1.0, a[poles]))
+    return result
 
 
 FUNCTIONS: dict[str, tuple[Callable[[Array], Array], str]] = {
@@ -285,14 +285,14 @@ def for_many(stub: str) -> Callable[[Array], Array]:
     function, exact = FUNCTIONS[stub]
 
     def of(a: Array) -> Array:
-        found = function(a).astype(a.dtype)
+        result = function(a).astype(a.dtype)
         if stub in CROSSING:
-            near = np.less(np.abs(found), NEAR_ROOT)
-            found[near] = _scipy(exact)(a[near])
+            near = np.less(np.abs(result), NEAR_ROOT)
+            result[near] = _scipy(exact)(a[near])
         if not square_sum(a, a) < np.inf:
             odd = np.logical_not(np.isfinite(a))
-            found[odd] = _scipy(exact)(a[odd])
-        return found
+            result[odd] = _scipy(exact)(a[odd])
+        return result
 
     return of
 
@@ -301,5 +301,5 @@ def for_many(stub: str) -> Callable[[Array], Array]:
 def _scipy(name: str) -> Callable[[Array], Array]:
     from scipy import special
 
-    found: Callable[[Array], Array] = getattr(special, name)
-    return found
+    result: Callable[[Array], Array] = getattr(special, name)
+    return result

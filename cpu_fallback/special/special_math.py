@@ -33,15 +33,15 @@ def lgamma(a: Array) -> Array:
         if near.any():
             quick[near] = _special().gammaln(a[near])
         return quick
-    found: Array = _special().gammaln(a)
-    if a.dtype == np.float32 and square_sum(found, found) < np.inf:
-        return found
+    result: Array = _special().gammaln(a)
+    if a.dtype == np.float32 and square_sum(result, result) < np.inf:
+        return result
     if a.dtype == np.float64:
         # SciPy's overflows where 1 / a does.
         tiny = np.abs(a) < 1e-300
         if tiny.any():
-            found = np.where(tiny, -np.log(np.abs(a)), found)
-    return np.where(a == -np.inf, np.array(np.inf, a.dtype), found)
+            result = np.where(tiny, -np.log(np.abs(a)), result)
+    return np.where(a == -np.inf, np.array(np.inf, a.dtype), result)
 
 
 LAST_FACTORIAL = 170
@@ -115,10 +115,10 @@ def zeta_of_order(s: int, q: Array) -> Array:
         return zeta(_order(s), q)
     plain = (q > 0) & (q < LARGEST_START)
     if not plain.all():
-        found = np.empty_like(q)
-        found[plain] = _series_of_order(s, q[plain])
-        found[~plain] = zeta(np.array(float(s)), q[~plain])
-        return found
+        result = np.empty_like(q)
+        result[plain] = _series_of_order(s, q[plain])
+        result[~plain] = zeta(np.array(float(s)), q[~plain])
+        return result
     return _series_of_order(s, q)
 
 
@@ -237,8 +237,8 @@ def _with_edges(a: Array, x: Array, found: Array, at_zero: float) -> Array:
 
 def erfinv(a: Array) -> Array:
     """Compute the inverse of erf, which keeps the sign of zero."""
-    found: Array = _special().erfinv(a)
-    return np.copysign(found, a)
+    result: Array = _special().erfinv(a)
+    return np.copysign(result, a)
 
 
 def airy_ai(a: Array) -> Array:
@@ -396,8 +396,8 @@ def _less_before(x: Array, p: Array, q: Array, k: int) -> Array:
 
 @cache
 def _evaluator(name: str) -> Callable[[int, Array], Array]:
-    found: Callable[[int, Array], Array] = getattr(_special(), name)
-    return found
+    result: Callable[[int, Array], Array] = getattr(_special(), name)
+    return result
 
 
 def _named(name: str) -> Callable[[int, Array], Array]:

@@ -69,7 +69,7 @@ class LoneCommunicator(Communicator):
     def receive(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         if not self._sent[tag]:
             raise DistBackendError(
-                f"recv: the only rank of the group waits for itself to send with tag {tag}"
+                f"recv: no message with tag {tag} was sent, and this is the only rank of the group; send it first"
             )
         return _copied(tensor, self._sent[tag].popleft())
 

@@ -145,4 +145,6 @@ def _name(op: Reduction) -> str:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise RuntimeError(f"{what} among processes is no operator, so that no graph holds it")
+    raise RuntimeError(
+        f"{what} between processes is not an operator and cannot be traced; call it outside of the traced function"
+    )

@@ -199,7 +199,7 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
         from ...dispatch.generated.functions import empty
 
         if state_dict:
-            raise ValueError(f"load: an empty state_dict is expected, got one with {list(state_dict)}")
+            raise ValueError(f"load: expected an empty state_dict, but got the keys {list(state_dict)}")
         assert metadata is not None
         paths = metadata.planner_data or {}
         for name, saved in metadata.state_dict_metadata.items():

@@ -117,7 +117,9 @@ class FileSystemReader(StorageReader):
         assert self.metadata is not None
         info: StorageInfo | None = self.metadata.storage_data.get(index)
         if info is None:
-            raise RuntimeError(f"load: the checkpoint in {self.path} does not say where {index} is")
+            raise RuntimeError(
+                f"load: {index} has no location in the metadata of the checkpoint in {self.path}"
+            )
         return info
 
     def _read(self, item: ReadItem, planner: LoadPlanner) -> None:
@@ -129,7 +131,8 @@ class FileSystemReader(StorageReader):
         box = self._box(item, info)
         if box.shape != target.shape:
             raise ValueError(
-                f"load: '{item.storage_index.fqn}' has a box of shape {list(box.shape)}, expected {list(target.shape)}"
+                f"load: '{item.storage_index.fqn}' needs a part of shape {list(target.shape)}, but the checkpoint has "
+                f"{list(box.shape)}"
             )
         target.copy_(box)
         planner.commit_tensor(item, target)
@@ -150,7 +153,7 @@ class FileSystemReader(StorageReader):
         """Read a box of a chunk that PyTorch wrote, as an archive of `torch.save` inside the file."""
         tensor = serialization.load(BytesIO(read_bytes(str(self.path), info)), map_location="cpu")
         if not isinstance(tensor, Tensor):
-            raise RuntimeError(f"load: '{item.storage_index.fqn}' is no tensor in {info.relative_path}")
+            raise RuntimeError(f"load: '{item.storage_index.fqn}' is not a tensor in {info.relative_path}")
         for dim, (begin, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
             tensor = tensor.narrow(dim, begin, size)
         return tensor.detach()

@@ -59,7 +59,7 @@ def torch_save_to_dcp(torch_save_path: Path, dcp_checkpoint_dir: Path) -> None:
     state_dict = serialization.load(torch_save_path, map_location="cpu")
     if not isinstance(state_dict, Mapping):
         raise TypeError(
-            f"torch_save_to_dcp: a dict is expected in {os.fspath(torch_save_path)!r}, got {type(state_dict).__name__}"
+            f"torch_save_to_dcp: expected a dict in {os.fspath(torch_save_path)!r}, but got {type(state_dict).__name__}"
         )
     _save(
         dict(state_dict),

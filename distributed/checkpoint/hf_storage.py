@@ -119,8 +119,8 @@ class HuggingFaceStorageWriter(FileSystemWriter):
         for item in plan.items:
             if item.tensor_data is None:
                 raise TypeError(
-                    f"save: safetensors files have tensors only, and {item.index.fqn!r} is another object; leave it "
-                    "out of the state"
+                    f"save: {item.index.fqn!r} is not a tensor, and safetensors files store only tensors; remove it "
+                    "from the state_dict"
                 )
             if mapping is not None and item.index.fqn not in mapping:
                 raise KeyError(f"save: fqn_to_index_mapping has no file for {item.index.fqn!r}")
@@ -147,7 +147,7 @@ class HuggingFaceStorageWriter(FileSystemWriter):
             assert isinstance(tensor, Tensor)
             if fqn in tensors:
                 raise ValueError(
-                    f"save: one process has two chunks of {fqn!r}, and a safetensors file can have one of them"
+                    f"save: {fqn!r} has two chunks in this process, but a safetensors file stores one chunk of a tensor"
                 )
             # A file has no two tensors of one memory, and no part of a larger one.
             tensors[fqn] = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().clone()
@@ -194,7 +194,7 @@ class HuggingFaceStorageReader(FileSystemReader):
         """
         paths = sorted(self.path.glob(f"*{SUFFIX}"))
         if not paths:
-            raise FileNotFoundError(f"load: there is no file of the kind *{SUFFIX} in {self.path}")
+            raise FileNotFoundError(f"load: no *{SUFFIX} file in {self.path}")
         tensors: dict[str, Any] = {}
         places: dict[MetadataIndex, _HFStorageInfo] = {}
         for path in paths:
@@ -217,7 +217,7 @@ class HuggingFaceStorageReader(FileSystemReader):
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 raise TypeError(
-                    f"load: safetensors files have tensors only, and {item.storage_index.fqn!r} is another object"
+                    f"load: {item.storage_index.fqn!r} is not a tensor, and safetensors files store only tensors"
                 )
             files[self.metadata.storage_data[item.storage_index].relative_path].append(item)
 

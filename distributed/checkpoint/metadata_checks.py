@@ -26,7 +26,7 @@ PLACES_FOR_A_NAME = 16
 def file_name(value: Any) -> str:
     """Return a file name in the checkpoint's folder. Raise ValueError if it leads outside."""
     if type(value) is not str or value in ("", ".", "..") or any(each in value for each in "/\\\0:"):
-        raise ValueError(f"a file's name is {value!r:.200}")
+        raise ValueError(f"invalid file name {value!r:.200}")
     value.encode()
     return value
 
@@ -47,16 +47,16 @@ def _check_tensor(
 ) -> None:
     itemsize = value.properties.dtype.itemsize
     if len(value.size) > MAX_DIMS or prod(max(each, 1) for each in value.size) * itemsize > MAX_BYTES:
-        raise ValueError(f"'{name}' has the size {list(value.size[:8])}")
+        raise ValueError(f"'{name}' has an invalid size {list(value.size[:8])}")
     for chunk in value.chunks:
         if not len(value.size) == len(chunk.offsets) == len(chunk.sizes):
-            raise ValueError(f"'{name}' has a chunk of other dimensions")
+            raise ValueError(f"'{name}' has a chunk with another number of dimensions")
         elements = prod(chunk.sizes)
         if elements and any(
             begin + size > whole
             for begin, size, whole in zip(chunk.offsets, chunk.sizes, value.size, strict=True)
         ):
-            raise ValueError(f"'{name}' has a chunk that reaches beyond it")
+            raise ValueError(f"'{name}' has a chunk that extends beyond the tensor")
         info = storage.get(MetadataIndex(name, chunk.offsets))
         # PyTorch's chunks, which have no checksums, are archives.
         if info is not None and (
@@ -67,7 +67,7 @@ def _check_tensor(
                 f"a chunk of '{name}' with {elements} elements of {value.properties.dtype} has {info.length} bytes"
             )
     if sum(prod(chunk.sizes) for chunk in value.chunks) != prod(value.size):
-        raise ValueError(f"the chunks of '{name}' have not as many elements as it has")
+        raise ValueError(f"'{name}' is not covered by its chunks")
     _check_disjoint(name, value)
 
 
@@ -81,7 +81,7 @@ def _check_disjoint(name: str, value: TensorStorageMetadata) -> None:
     for chunk in sorted(chunks, key=lambda each: each.offsets[dim]):
         begun = [each for each in begun if each.offsets[dim] + each.sizes[dim] > chunk.offsets[dim]]
         if any(overlap(each, chunk) for each in begun):
-            raise ValueError(f"two chunks of '{name}' have elements in common")
+            raise ValueError(f"'{name}' has overlapping chunks")
         begun.append(chunk)
 
 
@@ -91,7 +91,7 @@ def _check_keys(name: str, keys: Sequence[Any]) -> None:
         or type(keys[0]) is not str
         or any(type(key) is not str and (type(key) is not int or key < 0) for key in keys)
     ):
-        raise ValueError(f"the keys of '{name}' are {keys!r:.200}")
+        raise ValueError(f"'{name}' has invalid keys {keys!r:.200}")
 
 
 class _Node:
@@ -113,16 +113,16 @@ def _check_places(paths: Iterable[Sequence[Any]]) -> None:
         at = root
         for key in keys:
             if at.is_value or any(type(each) is not type(key) for each in list(at.children)[:1]):
-                raise ValueError(f"the keys {list(keys)!r:.200} lead through another value's place")
+                raise ValueError(f"the keys {list(keys)!r:.200} pass through another value")
             if type(key) is int and key >= at.length:
                 places += key + 1 - at.length
                 at.length = key + 1
             at = at.children.setdefault(key, _Node())
         if at.is_value or at.children:
-            raise ValueError(f"the keys {list(keys)!r:.200} lead to another value's place")
+            raise ValueError(f"the keys {list(keys)!r:.200} belong to another value")
         at.is_value = True
     if places > max(MIN_PLACES, PLACES_FOR_A_NAME * names):
-        raise ValueError(f"keys of {names} names have lists of {places} places")
+        raise ValueError(f"the keys of {names} names need lists of {places} entries")
 
 
 def check_files(metadata: Metadata, folder: str | os.PathLike[str]) -> None:
@@ -134,4 +134,4 @@ def check_files(metadata: Metadata, folder: str | os.PathLike[str]) -> None:
         path = os.path.join(folder, name)
         size = os.stat(path).st_size
         if size < length:
-            raise RuntimeError(f"load: the file {path} has {size} bytes, and {length} are said to be in it")
+            raise RuntimeError(f"load: the file {path} has {size} bytes, but its items need {length}")

@@ -84,9 +84,7 @@ def _checked_paths(planner_data: Any) -> dict[str, list[str | int]] | None:
     paths = {name: list(path) for name, path in dict(planner_data).items()}
     for name, path in paths.items():
         if type(name) is not str or any(type(key) not in (str, int) for key in path):
-            raise TypeError(
-                f"save: the planner's data are expected to be keys by name, got {name!r}: {path!r}"
-            )
+            raise TypeError(f"save: expected planner_data to map names to keys, but got {name!r}: {path!r}")
     return paths
 
 
@@ -119,7 +117,7 @@ def loads(data: bytes, path: str) -> Metadata:
             raise ValueError(f"format {whole['format']!r}")
         version, content = whole["version"], whole["content"]
         if version == VERSION and whole["checksum"] != _checksum(content):
-            raise ValueError("its checksum is another one")
+            raise ValueError("its checksum does not match")
         if version != VERSION:
             raise RuntimeError(f"load: {path} has version {version!r} of the format, expected {VERSION}")
         return _metadata(content)
@@ -152,7 +150,7 @@ def _metadata(content: Mapping[str, Any]) -> Metadata:
 
 def _path(name: str, keys: Any) -> tuple[str | int, ...]:
     if type(keys) is not list:
-        raise ValueError(f"the keys of '{name}' are {keys!r:.200}")
+        raise ValueError(f"'{name}' has invalid keys {keys!r:.200}")
     return tuple(keys)
 
 
@@ -161,12 +159,12 @@ def dtype_of(name: str) -> ScalarType:
     for each in (*scalar_type.ALL, *scalar_type.registered):
         if each.name == name:
             return each
-    raise ValueError(f"no dtype is {name!r}")
+    raise ValueError(f"unknown dtype {name!r}")
 
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MAX_BYTES:
-        raise ValueError(f"a size or offset is {value!r:.100}")
+        raise ValueError(f"invalid size or offset {value!r:.100}")
     return value
 
 

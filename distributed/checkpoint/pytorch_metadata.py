@@ -92,7 +92,7 @@ def loads(data: bytes) -> Metadata:
     try:
         root = RestrictedUnpickler(data, state, _ALLOWED, refuse).read()
     except EOFError as error:
-        raise UnpicklingError("load: .metadata is neither JSON nor a pickle that is whole") from error
+        raise UnpicklingError("load: .metadata is neither JSON nor a complete pickle") from error
     _expect(root, "Metadata")
     found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     for name, value in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():

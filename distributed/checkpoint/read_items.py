@@ -86,8 +86,8 @@ def create_read_items_for_chunk_list(
             )
         if covered != prod(local.sizes):
             raise ValueError(
-                f"load: '{fqn}' needs {prod(local.sizes)} elements from {tuple(local.offsets)} on, of which the "
-                f"checkpoint has {covered}"
+                f"load: '{fqn}' needs {prod(local.sizes)} elements at offsets {tuple(local.offsets)}, but the "
+                f"checkpoint has {covered} of them"
             )
     return items
 

@@ -95,7 +95,7 @@ def write_entries(file: IO[bytes], path: str, entries: Sequence[Entry]) -> list[
     for number in order:
         entry = entries[number]
         if entry.name in header:
-            raise ValueError(f"save: two items of one file have the name {entry.name!r}")
+            raise ValueError(f"save: {entry.name!r} is the name of two items of one file")
         known = None if entry.dtype is None else NAMES.get(entry.dtype)
         header[entry.name] = {
             "dtype": known or "U8",
@@ -165,7 +165,7 @@ def _read(folder: str, info: StorageInfo, begin: int, end: int) -> bytes:
             if zlib.crc32(block) != info.checksums[number]:
                 raise RuntimeError(
                     f"load: the file {path} is damaged: bytes {info.offset + number * size} to "
-                    f"{info.offset + number * size + len(block)} have another checksum than those written"
+                    f"{info.offset + number * size + len(block)} do not match their checksum"
                 )
     return data
 

@@ -49,7 +49,7 @@ def find_shard(tensor: Tensor, index: MetadataIndex) -> Tensor:
         return shard.detach()
     if index.offset is not None and any(index.offset):
         raise ValueError(
-            f"'{index.fqn}': the tensor has no shard at {tuple(index.offset)}, it is whole in this process"
+            f"'{index.fqn}': no shard at {tuple(index.offset)}, because the tensor is not sharded in this process"
         )
     return tensor.detach()
 
@@ -63,7 +63,7 @@ def create_write_items(fqn: str, value: Any) -> list[WriteItem]:
     if not has_chunks(value):
         return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO, bytes_io_data=BytesIOWriteData(0))]
     if value.is_meta:
-        raise ValueError(f"save: '{fqn}' is a Meta tensor, which has no elements")
+        raise ValueError(f"save: '{fqn}' is a Meta tensor, which has no elements; materialize it first")
     properties = TensorProperties.create_from_tensor(value)
     kind = WriteItemType.SHARD if _is_sharded(value) else WriteItemType.TENSOR
     return [

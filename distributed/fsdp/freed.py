@@ -28,7 +28,7 @@ class FreedBytes:
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
-            "the parameter's data is not there: fully_shard freed it after forward. It is gathered again by the "
+            "the parameter's data was freed by fully_shard after forward. It is gathered again by the "
             "module's next forward, by backward through the module's outputs, and by unshard()"
         )
 

@@ -166,8 +166,8 @@ class ModuleState:
         """
         if self.program.ends_backward and current_task() is None:
             raise RuntimeError(
-                "the last backward through modules of fully_shard did not end: call reset_iter_state() on the root "
-                "module, which discards gradients that are not reduced"
+                "the last backward through modules of fully_shard did not finish; call reset_iter_state() on the root "
+                "module, which discards unreduced gradients"
             )
         if self.now is Pass.PRE_BACKWARD:
             # Something below computes again in backward, which has gathered the parameters, or else must now.

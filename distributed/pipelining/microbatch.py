@@ -45,7 +45,7 @@ def split_tensor(tensor: Tensor, spec: TensorChunkSpec, chunks: int) -> list[Ten
     """Split a tensor into chunks. Raise ValueError if it is shorter than the number of chunks."""
     if tensor.shape[spec.split_dim] < chunks:
         raise ValueError(
-            f"a tensor of shape {list(tensor.shape)} cannot be cut into {chunks} microbatches along dimension "
+            f"a tensor of shape {list(tensor.shape)} cannot be split into {chunks} microbatches along dimension "
             f"{spec.split_dim}"
         )
     return list(tensor_split(tensor, chunks, spec.split_dim))
@@ -62,9 +62,7 @@ def _split(values: Any, spec: Any, chunks: int, name: str) -> list[Any]:
     else:
         specs, _ = tree_flatten(spec, is_leaf=lambda each: each is None)
         if len(specs) != len(leaves):
-            raise ValueError(
-                f"{name} is expected to have {len(leaves)} specs, one for each value, but got {spec}"
-            )
+            raise ValueError(f"{name}: expected {len(leaves)} specs, one for each value, but got {spec}")
     columns: list[Sequence[Any]] = []
     for leaf, each in zip(leaves, specs, strict=True):
         is_cut = isinstance(each, TensorChunkSpec) and isinstance(leaf, Tensor)
@@ -102,7 +100,7 @@ def split_args_kwargs_into_chunks(
     given = dict(kwargs or {})
     if kwargs_chunk_spec is not None and given.keys() != kwargs_chunk_spec.keys():
         raise ValueError(
-            f"kwargs_chunk_spec is expected to have the keys {list(given)}, but got {list(kwargs_chunk_spec)}"
+            f"kwargs_chunk_spec: expected the keys {list(given)}, but got {list(kwargs_chunk_spec)}"
         )
     ordered = None if kwargs_chunk_spec is None else {name: kwargs_chunk_spec[name] for name in given}
     return (
@@ -138,7 +136,7 @@ def merge_chunks(chunks: Sequence[Any], chunk_spec: Any) -> Any:
             continue
         if any(value is not column[0] and not _equal(value, column[0]) for value in column[1:]):
             raise ValueError(
-                f"results of microbatches that are not cut are expected to be equal, but got {column}"
+                f"expected equal results of all microbatches for a value that is not split, but got {column}"
             )
         merged.append(column[0])
     return tree_unflatten(merged, tree)

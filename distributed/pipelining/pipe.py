@@ -138,7 +138,7 @@ def pipeline(
     names = {name for name, _ in module.named_modules()}
     for name in cuts:
         if name not in names or not name:
-            raise ValueError(f"pipeline: the model has no submodule {name!r}, at which split_spec cuts it")
+            raise ValueError(f"pipeline: split_spec names {name!r}, which is no submodule of the model")
     graph = _Tracer(list(cuts)).trace(module)
     pipe = Pipe([_stage(module, graph, part) for part in _Parts(graph, cuts).parts()])
     _check_parameters(pipe)
@@ -175,7 +175,7 @@ class _Parts:
         wrong = [name for name, count in met.items() if count != 1]
         if wrong:
             raise ValueError(
-                f"pipeline: submodules at which the model is cut are to be called once, but not so: {wrong}"
+                f"pipeline: split_spec: the model must call each of these submodules exactly once: {wrong}"
             )
         found = [part for part in parts if part]
         return found or [[]]
@@ -226,7 +226,7 @@ def _check_parameters(pipe: Pipe) -> None:
             if before != number:
                 raise NotImplementedError(
                     f"pipeline: stages {before} and {number} share the parameter {known!r} ({name!r}), whose gradients "
-                    "would have to be added"
+                    "are not added across stages; put both uses into one stage"
                 )
 
 
@@ -248,6 +248,6 @@ def _try(pipe: Pipe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             for each in given:
                 if not hasattr(each, "requires_grad"):
                     raise TypeError(
-                        f"pipeline: a {type(each).__name__} passes from stage {number} to the next one, which takes "
-                        "tensors alone"
+                        f"pipeline: stage {number} passes a {type(each).__name__} to the next stage, which accepts "
+                        "only tensors"
                     )

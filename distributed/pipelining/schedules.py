@@ -53,9 +53,7 @@ class PipelineSchedule(ABC):
         scale_grads: bool = True,
     ) -> None:
         if n_microbatches < 1:
-            raise ValueError(
-                f"a positive number of microbatches is expected, got n_microbatches={n_microbatches}"
-            )
+            raise ValueError(f"n_microbatches: expected a positive number, but got {n_microbatches}")
         first = stages[0]
         self._stages = {stage.stage_index: stage for stage in stages}
         self._group, self._rank, self._size = first.group, first.group_rank, first.group_size
@@ -63,7 +61,7 @@ class PipelineSchedule(ABC):
         expected = list(range(self._rank, self._num_stages, self._size))
         if sorted(self._stages) != expected or any(stage.num_stages != self._num_stages for stage in stages):
             raise ValueError(
-                f"rank {self._rank} of {self._size} is expected to have the stages {expected} of {self._num_stages}, "
+                f"rank {self._rank} of {self._size}: expected the stages {expected} of {self._num_stages}, "
                 f"but got {[stage.stage_index for stage in stages]}"
             )
         self._rank_of = {number: number % self._size for number in range(self._num_stages)}
@@ -113,13 +111,13 @@ class PipelineSchedule(ABC):
         if self._has_backward and not is_grad_enabled():
             raise RuntimeError(
                 "step() requires gradients to be enabled for backward computation; it should not be used under "
-                "torch.no_grad() context. Please call eval() instead."
+                "tt.no_grad() context. Please call eval() instead."
             )
         if losses is not None and not isinstance(losses, list):
             raise TypeError(f"losses must be a list but got a {type(losses)}")
         last = self._stages.get(self._num_stages - 1)
         if last is not None and self._has_backward and target is None:
-            raise ValueError("step: a `target` is expected in the process of the last stage, for the loss")
+            raise ValueError("step: `target` is missing; the process of the last stage needs it for the loss")
         count = self._n_microbatches
         arguments = split_args_kwargs_into_chunks(
             args if 0 in self._stages else (),
@@ -359,7 +357,7 @@ class ScheduleInterleaved1F1B(PipelineSchedule):
     def _order(self, rank: int) -> list[Action]:
         if self._num_stages % self._size:
             raise ValueError(
-                f"Interleaved 1F1B requires as many stages in each process, got {self._num_stages} stages in "
-                f"{self._size} processes"
+                f"Interleaved 1F1B requires the same number of stages in each process, but got {self._num_stages} "
+                f"stages in {self._size} processes"
             )
         return interleaved_1f1b_order(rank, self._size, self._num_stages // self._size, self._n_microbatches)

@@ -152,8 +152,8 @@ class PipelineStage:
 
         if any(isinstance(each, TensorOfParts) for each in self.submod.parameters()):
             raise ValueError(
-                f"stage {self.stage_index} has sharded parameters, with which it does not run on Meta tensors: give "
-                "its PipelineStage `output_args`, an example of a microbatch's results"
+                f"stage {self.stage_index} has sharded parameters, so Meta tensors cannot give its output shapes; pass "
+                "`output_args`, example results of one microbatch, to PipelineStage"
             )
         state = {
             name: value.detach().to("meta").requires_grad_(value.requires_grad)
@@ -169,7 +169,7 @@ class PipelineStage:
             for each in results:
                 if not isinstance(each, Tensor):
                     raise TypeError(
-                        f"stage {self.stage_index} is expected to return a tensor or a tuple of tensors, but got "
+                        f"stage {self.stage_index}: expected a tensor or a tuple of tensors as the result, but got "
                         f"{type(each).__name__} in it"
                     )
         return tuple(each for each in results if isinstance(each, Tensor))
@@ -177,8 +177,8 @@ class PipelineStage:
     def _check(self, expected: Sequence[TensorMeta], found: Sequence[TensorMeta], name: str) -> None:
         if [each[:2] for each in expected] != [each[:2] for each in found]:
             raise ValueError(
-                f"stage {self.stage_index}: {name} of shapes {[list(each.shape) for each in expected]} and dtypes "
-                f"{[each.dtype for each in expected]} expected, got {[list(each.shape) for each in found]} and "
+                f"stage {self.stage_index}: expected {name} of shapes {[list(each.shape) for each in expected]} and "
+                f"dtypes {[each.dtype for each in expected]}, but got {[list(each.shape) for each in found]} and "
                 f"{[each.dtype for each in found]}"
             )
 

@@ -38,7 +38,7 @@ def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) ->
     for rank, order in enumerate(orders):
         for action in order:
             if rank_of.get(action.stage) != rank:
-                raise ValueError(f"rank {rank} has no stage {action.stage}, which is in its order: {action}")
+                raise ValueError(f"rank {rank} has no stage {action.stage}, but its order contains {action}")
     last = len(rank_of) - 1
     done: set[Action] = set()
     at = [0] * len(orders)
@@ -50,7 +50,7 @@ def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) ->
         ]
         if not any(step):
             waiting = [order[place] for place, order in zip(at, orders, strict=True) if place < len(order)]
-            raise ValueError(f"the schedule cannot go on: {waiting} wait for what none of them computes")
+            raise ValueError(f"the schedule deadlocks: {waiting} wait for results that no action computes")
         for rank, taken in enumerate(step):
             if taken is not None:
                 at[rank] += 1

@@ -180,7 +180,7 @@ class FileStore(Store):
         elif kind == _POP:
             self._values.queue_pop(key)
         else:
-            raise DistStoreError(f"FileStore: {self.path} is no file of a store")
+            raise DistStoreError(f"FileStore: {self.path} is not the file of a store")
 
 
 def _leave(path: str, world_size: int, process: int) -> None:

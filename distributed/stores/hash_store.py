@@ -47,7 +47,9 @@ class HashStore(Store):
             try:
                 total = int(found) + amount
             except ValueError:
-                raise DistStoreError(f"add: the value of {key!r} is no number: {found!r}") from None
+                raise DistStoreError(
+                    f"add: expected a number as the value of {key!r}, but got {found!r}"
+                ) from None
             self._keep(key, str(total).encode())
             return total
 

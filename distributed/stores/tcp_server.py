@@ -127,7 +127,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise DistNetworkError(f"TCPStore: the host {host!r} is not known: {error}") from None
+        raise DistNetworkError(f"TCPStore: cannot resolve the host {host!r}: {error}") from None
     family, _, _, _, address = found[0]
     is_local = str(address[0]) == "::1" or str(address[0]).startswith("127.")
     place = address if is_local else ("", port)

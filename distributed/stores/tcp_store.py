@@ -100,7 +100,7 @@ class TCPStore(Store):
         while self.is_master and (there := self.add(WORKERS, 0)) < world_size:
             if time.monotonic() > limit:
                 raise DistStoreError(
-                    f"TCPStore: {there} of {world_size} processes came to {self.host}:{self.port} within "
+                    f"TCPStore: {there} of {world_size} processes connected to {self.host}:{self.port} within "
                     f"{self._timeout.total_seconds():g} s"
                 )
             time.sleep(RETRY)

@@ -215,7 +215,9 @@ class DTensor(TensorOfParts):
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
         if device_mesh is not None and device_mesh != self.device_mesh:
-            raise NotImplementedError("redistribute: a DTensor stays on its device mesh")
+            raise NotImplementedError(
+                "redistribute: device_mesh must be the mesh of the DTensor; another mesh is not supported"
+            )
         chosen = normalized_placements(placements, self.device_mesh, self.ndim, "redistribute")
         for now, wanted in zip(self.placements, chosen, strict=True):
             if isinstance(wanted, Partial) and now != wanted:
@@ -252,7 +254,8 @@ class DTensor(TensorOfParts):
 
         if any(isinstance(each, Partial) for each in self.placements):
             raise ValueError(
-                f"a checkpoint has no parts of sums: redistribute the DTensor first, which lies as {self.placements}"
+                f"a checkpoint cannot store Partial placements, but got {self.placements}; redistribute the DTensor "
+                "first"
             )
         if self.device_mesh.get_coordinate() is None:
             return []
@@ -266,7 +269,7 @@ class DTensor(TensorOfParts):
         here = [chunk.offsets for chunk in self.__create_chunk_list__()]
         if index.offset is not None and index.offset not in here:
             raise ValueError(
-                f"'{index.fqn}': no shard in this process begins at {tuple(index.offset)}, but {here}"
+                f"'{index.fqn}': no shard of this process begins at {tuple(index.offset)}; its shards begin at {here}"
             )
         return self._local_tensor
 
@@ -317,11 +320,11 @@ class DTensor(TensorOfParts):
             NotImplementedError: always.
         """
         raise NotImplementedError(
-            "as_strided: not supported for DTensor; to_local() or full_tensor() have memory"
+            "as_strided: not supported for DTensor; call to_local() or full_tensor() first"
         )
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        raise BufferError("__dlpack__: not supported for DTensor; to_local() or full_tensor() have memory")
+        raise BufferError("__dlpack__: not supported for DTensor; call to_local() or full_tensor() first")
 
     def data_ptr(self) -> int:
         """Return the address of this rank's part."""

@@ -149,7 +149,7 @@ def what_nccl_does_not_compute_is_refused(c: NCCLCommunicator) -> None:
     ):
         with raises(error, words):
             c.all_reduce(numbers(0, dtype).cuda(), op)
-    with raises(ValueError, "NCCL needs to be told the rank that sends"):
+    with raises(ValueError, "NCCL cannot receive from any rank"):
         c.receive(numbers(0, tt.int32).cuda(), None)
 
 
@@ -257,7 +257,7 @@ def coalesced_communications_are_one_work(c: NCCLCommunicator) -> None:
     with raises(KeyError, "lost"), c.coalescing():
         given_up = c.all_reduce(tensors[0], ReduceOp.SUM)
         raise KeyError("lost")
-    with raises(DistBackendError, "issued at the end of its coalesced block"):
+    with raises(DistBackendError, "has not been issued yet"):
         given_up.wait()
     assert first.result()[1] is tensors[1]
 

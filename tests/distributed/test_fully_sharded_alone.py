@@ -99,7 +99,7 @@ def test_freed_parameters_raise_and_come_back() -> None:
     loss = model(x).sum()
     (weight,) = seen
     assert is_freed(weight) and layer.weight is not weight
-    with pytest.raises(RuntimeError, match="fully_shard freed it after forward"):
+    with pytest.raises(RuntimeError, match="freed by fully_shard after forward"):
         weight + 1
     layer.unshard()
     assert layer.weight is weight
@@ -179,7 +179,7 @@ def test_communication_of_ones_own() -> None:
     layer.set_custom_all_gather(Gather())
     layer.set_unshard_in_backward(False)
     layer._get_fsdp_state().chooses_reshard = False
-    with pytest.raises(RuntimeError, match="fully_shard freed it after forward"):
+    with pytest.raises(RuntimeError, match="freed by fully_shard after forward"):
         layer(tt.ones(2, 4, requires_grad=True)).sum().backward()
     assert Gather.calls == 1
     layer.reset_iter_state()
@@ -269,7 +269,7 @@ def test_the_backward_after_one_that_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         model(x).sum().backward()
     handle.remove()
-    with pytest.raises(RuntimeError, match=r"did not end: call reset_iter_state\(\)"):
+    with pytest.raises(RuntimeError, match=r"did not finish; call reset_iter_state\(\)"):
         model(x)
     model.reset_iter_state()
     model.zero_grad()

@@ -59,7 +59,8 @@ def test_a_communicator_is_not_made_in_a_capture() -> None:
     x = tt.ones(2, device="cuda")
     with (
         pytest.raises(
-            RuntimeError, match="cannot be made in a capture: call a collective of the group once before"
+            RuntimeError,
+            match="cannot be created during graph capture; call a collective of the group before the capture",
         ),
         tt.cuda.graph(tt.cuda.CUDAGraph()),
     ):

@@ -89,7 +89,7 @@ def test_what_does_not_end_fails_its_group(monkeypatch: pytest.MonkeyPatch) -> N
     text = f"all_reduce: {WHO} waited 10 s for all ranks to call it; rank 2 was not heard of at nccl/g/7"
     assert str(world.health.error) == text
     with pytest.raises(
-        DistBackendError, match=r"broadcast: rank 0 of 3 .* lost a communication before: all_reduce"
+        DistBackendError, match=r"broadcast: rank 0 of 3 .* an earlier communication failed: all_reduce"
     ):
         world.health.check("broadcast")
     assert world.watch.is_over(0.0), "others of the group are let go"

@@ -247,7 +247,7 @@ def test_a_store_that_is_lost_is_told_of(agents) -> None:
 def test_nodes_that_do_not_come_are_told_of() -> None:
     hurried = replace(SOON, join=0.05)
     handler = RendezvousHandler(replace(elastic(2, 2, free_port()), timeouts=hurried), 1, "default")
-    with pytest.raises(RendezvousTimeoutError, match=r"1 of 2 nodes came to 127\.0\.0\.1:.* within 0.05 s"):
+    with pytest.raises(RendezvousTimeoutError, match=r"1 of 2 nodes joined 127\.0\.0\.1:.* within 0.05 s"):
         handler.next_rendezvous()
     handler.close()
     nowhere = replace(static(2, free_port(), 1), timeouts=hurried)

@@ -159,7 +159,7 @@ def test_as_many_workers_as_cores() -> None:
         (["-r=5"], "streams: expected 0 .none., 1 .stdout., .* but got '5'"),
         (["--local-ranks-filter=a"], "local-ranks-filter: expected numbers with commas, but got 'a'"),
         (["--signals-to-handle=SIGKILL"], "signals-to-handle: expected names of signals .* got 'SIGKILL'"),
-        (["--no-python", "-m"], "no-python: a module is Python"),
+        (["--no-python", "-m"], "no-python: cannot be combined with --module"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(words: list[str], message: str) -> None:
@@ -236,7 +236,7 @@ def test_launch_gives_local_ranks_as_arguments(script, tmp_path: Path) -> None:
     path = script(REPORT)
     launch.main(["--nproc-per-node=2", "-r=1", f"--log-dir={logs}", path, "-x"])
     assert [told["argv"] for told in reports(logs)] == [["--local-rank=0", "-x"], ["--local-rank=1", "-x"]]
-    with pytest.raises(ValueError, match="--use-env gives it LOCAL_RANK"):
+    with pytest.raises(ValueError, match="pass --use-env, which sets LOCAL_RANK"):
         launch.main(["--no-python", path])
 
 

@@ -391,7 +391,7 @@ class Jobs:
         return f"rank {spec.rank} of {len(spec.ranks)} in group {spec.name!r} ({spec.description})"
 
     def _refusal(self, job: Job) -> DistBackendError:
-        return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
+        return DistBackendError(f"{job.name}: {self._who()}: an earlier communication failed: {self._lost}")
 
     def failure(self, job: Job, error: Exception) -> DistBackendError:
         """Return the error for a job that MPI refused."""

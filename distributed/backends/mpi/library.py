@@ -55,7 +55,10 @@ def start(store: Store | None, rank: int, size: int) -> Any:
     from mpi4py import MPI
 
     if MPI.Is_finalized():
-        raise DistBackendError("MPI has been ended in this process, and cannot be started again")
+        raise DistBackendError(
+            "init_process_group: MPI was finalized in this process and cannot be initialized again; start a new "
+            "process"
+        )
     if not MPI.Is_initialized():
         if store is not None and size > 1 and launched() is None:
             with process_management(store, rank, size):
@@ -68,7 +71,7 @@ def start(store: Store | None, rank: int, size: int) -> Any:
     world = MPI.COMM_WORLD
     if size not in (-1, world.size) or rank not in (-1, world.rank):
         raise DistBackendError(
-            f"MPI has {world.size} processes, of which this one is number {world.rank}; expected {size} and {rank}. "
+            f"init_process_group: expected rank {rank} of {size}, but MPI started rank {world.rank} of {world.size}. "
             f"{_why_not(MPI)}"
         )
     return MPI
@@ -79,7 +82,7 @@ def _initialize(MPI: Any) -> None:
     library = ctypes.CDLL(MPI.__file__)  # its symbols are those of the library that it has loaded
     given = ctypes.c_int()
     if library.MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(given)):
-        raise DistBackendError("MPI could not be started")
+        raise DistBackendError("init_process_group: MPI_Init_thread failed")
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py sets it where it starts MPI
     MPI.COMM_WORLD.Barrier()

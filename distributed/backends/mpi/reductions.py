@@ -111,7 +111,9 @@ def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
     if not isinstance(reduction, ReduceOp):
         raise TypeError(f"{name}: expected a ReduceOp for op, but got {op!r}")
     if reduction is ReduceOp.PREMUL_SUM:
-        raise ValueError(f"{name}: PREMUL_SUM needs a factor, as make_premultiplied_sum gives it")
+        raise ValueError(
+            f"{name}: op PREMUL_SUM has no factor; create it with make_premultiplied_sum(factor)"
+        )
     number = kind.np.kind
     is_refused = (
         (reduction in BITWISE and number not in "iub")
@@ -121,7 +123,7 @@ def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
         or kind.itemsize > 8 * (1 + (number == "c"))
     )
     if is_refused:
-        raise ValueError(f"{name}: there is no {reduction.name} of {kind}")
+        raise ValueError(f"{name}: ReduceOp.{reduction.name} is not supported for {kind}")
     computes = np.dtype(np.float32) if kind in NARROW else kind.np
     operation = (_OF_BOOLS if number == "b" else _OF_NUMBERS)[reduction]
     if computes.kind == "f" and operation in ("MIN", "MAX"):

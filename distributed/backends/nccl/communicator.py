@@ -174,7 +174,9 @@ class NCCLCommunicator(Communicator):
             ValueError: `peer` is None.
         """
         if peer is None:
-            raise ValueError("recv: NCCL needs to be told the rank that sends; it does not receive from any")
+            raise ValueError(
+                "recv: src is None, but NCCL cannot receive from any rank; pass the sending rank"
+            )
         on, number = self._of_pair(_index(tensor), peer)
         calls = _message("recv", tensor.data_ptr(), tensor.nbytes, number)
         if self._log is not None and not _is_captured(on.device):
@@ -326,8 +328,8 @@ class NCCLCommunicator(Communicator):
         """Create a communicator whose ranks find each other through the store."""
         if _is_captured(device):
             raise RuntimeError(
-                f"NCCL's communicator of {self._health.group} cannot be made in a capture: call a collective of the "
-                "group once before, or give init_process_group a device_id"
+                f"{self._health.group}: an NCCL communicator cannot be created during graph capture; call a collective "
+                "of the group before the capture, or pass device_id to init_process_group"
             )
         made = self._made.get(key, 0)
         self._made[key] = made + 1
@@ -340,11 +342,11 @@ class NCCLCommunicator(Communicator):
                 self._nccl, unique_id, rank, size, device, place.replace("/", " ")
             )
         except DistStoreError as error:
-            raise DistBackendError(
-                f"{self._health.group} got no id of NCCL's from rank 0: {error}"
-            ) from error
+            raise DistBackendError(f"{self._health.group}: rank 0 sent no NCCL unique id: {error}") from error
         except self._nccl.NcclError as error:
-            raise DistBackendError(f"{self._health.group} has no communicator of NCCL's: {error}") from error
+            raise DistBackendError(
+                f"{self._health.group}: cannot create the NCCL communicator: {error}"
+            ) from error
         self._health.add(communicator)
         self._communicators[key, device] = communicator
         return communicator

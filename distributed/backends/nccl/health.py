@@ -70,7 +70,7 @@ class GroupHealth:
     def check(self, name: str) -> None:
         """Raise DistBackendError if the group has failed."""
         if self.error is not None:
-            raise DistBackendError(f"{name}: {self.group} lost a communication before: {self.error}")
+            raise DistBackendError(f"{name}: {self.group}: an earlier communication failed: {self.error}")
 
     def look(self, name: str) -> None:
         """Let the group fail if NCCL tells of an error that came up after the call of a function of this name."""

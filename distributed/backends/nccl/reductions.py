@@ -76,7 +76,9 @@ def plan(name: str, kind: dtype, op: Reduction) -> Plan:
     if not isinstance(reduction, ReduceOp):
         raise TypeError(f"{name}: expected a ReduceOp for op, but got {op!r}")
     if reduction is ReduceOp.PREMUL_SUM:
-        raise ValueError(f"{name}: PREMUL_SUM needs a factor, as make_premultiplied_sum gives it")
+        raise ValueError(
+            f"{name}: op PREMUL_SUM has no factor; create it with make_premultiplied_sum(factor)"
+        )
     if reduction not in _OPERATIONS:
         raise ValueError(f"Cannot use ReduceOp.{reduction.name} with NCCL")
     if kind.itemsize == 1 and kind.is_floating_point:
@@ -88,7 +90,7 @@ def plan(name: str, kind: dtype, op: Reduction) -> Plan:
             raise TypeError("Cannot use ReduceOp.PREMUL_SUM with boolean inputs")
         return Plan(UINT8, 1, _MAX if reduction is ReduceOp.SUM else _OPERATIONS[reduction], None)
     if factor is not None and not (kind.is_floating_point or kind in _COMPONENTS):
-        raise ValueError(f"{name}: PREMUL_SUM takes floating dtypes, but got {kind}")
+        raise ValueError(f"{name}: PREMUL_SUM expects a floating-point dtype, but got {kind}")
     if kind in _COMPONENTS and reduction not in _OF_COMPLEX:
         raise ValueError(f"{name} does not support ReduceOp.{reduction.name} on complex tensors")
     number = _NUMBERS.get(_COMPONENTS.get(kind, kind))

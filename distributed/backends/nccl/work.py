@@ -121,7 +121,9 @@ class CoalescedWork(Work):
         if self._issue is not None:
             self._issue()
         if self._issue is not None:  # another thread has the block, or an error ended it
-            raise DistBackendError("wait: the communication is issued at the end of its coalesced block")
+            raise DistBackendError(
+                "wait: the communication has not been issued yet; wait after the coalesced block"
+            )
         for work in self._works:
             work.wait(timeout)
         return True

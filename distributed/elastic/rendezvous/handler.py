@@ -265,7 +265,7 @@ class RendezvousHandler:
             if now > limit:
                 self._replace(state, state.without({self.node.name}))
                 raise RendezvousTimeoutError(
-                    f"{there} of {self.parameters.min_nodes} nodes came to {self.parameters.host}:"
+                    f"{there} of {self.parameters.min_nodes} nodes joined {self.parameters.host}:"
                     f"{self.parameters.port} within {self.parameters.timeouts.join:g} s"
                 )
             self._pause(self._interval(there))
@@ -291,7 +291,7 @@ class RendezvousHandler:
                 return None
             if time.monotonic() > limit:
                 raise RendezvousTimeoutError(
-                    f"the node {info.nodes[0].name} did not serve its workers' store"
+                    f"the node {info.nodes[0].name} did not start its workers' store"
                 )
             self._pause(POLL)
         host, port = self._store.get(key).decode().split()

@@ -40,19 +40,19 @@ def set_keys(name, *keys):
 
 FORGED = {
     "more elements than bytes": (set_size(10**9, 3), "has 24 bytes"),
-    "more elements than an address has bits": (set_size(2**62, 3), "has the size"),
-    "a size beyond 64 bits": (set_size(2**63, 3), "a size or offset is"),
-    "no element, of a size that no tensor has": (set_size(2**62, 0), "has the size"),
-    "the same elements twice, and none in the gap": (set_chunks(0, 0), "have elements in common"),
-    "elements beyond the tensor": (set_chunks(0, 2), "reaches beyond"),
+    "more elements than an address has bits": (set_size(2**62, 3), "has an invalid size"),
+    "a size beyond 64 bits": (set_size(2**63, 3), "invalid size or offset"),
+    "no element, of a size that no tensor has": (set_size(2**62, 0), "has an invalid size"),
+    "the same elements twice, and none in the gap": (set_chunks(0, 0), "has overlapping chunks"),
+    "elements beyond the tensor": (set_chunks(0, 2), "extends beyond the tensor"),
     "a list of a million places": (set_keys(WEIGHT, "list", 2**20), "lists of"),
-    "keys as deep as the stack": (set_keys(WEIGHT, *["deep"] * 20_000), "the keys of"),
-    "a key of a list in a dict": (set_keys(WEIGHT, "model", 3), "lead through another value's place"),
-    "keys through an object": (set_keys(WEIGHT, "step", "x"), "lead .* another value's place"),
+    "keys as deep as the stack": (set_keys(WEIGHT, *["deep"] * 20_000), "has invalid keys"),
+    "a key of a list in a dict": (set_keys(WEIGHT, "model", 3), "pass through another value"),
+    "keys through an object": (set_keys(WEIGHT, "step", "x"), "belong to another value"),
     "a file's name that has no bytes": (lambda c: chunk(c).update(file="\ud800"), "surrogates"),
     "bytes that the file does not have": (
         lambda c: (set_size(10**6, 3)(c), chunk(c).update(length=12 * 10**6, crc32=[0] * 12)),
-        r"bytes, and \d+ are said to be in it",
+        r"bytes, but its items need \d+",
     ),
 }
 

@@ -91,10 +91,10 @@ def test_missing_shards_and_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_tensor_or_has_no_file_is_refused(tmp_path: Path) -> None:
     writer = dcp.HuggingFaceStorageWriter(tmp_path)
-    with pytest.raises(dcp.CheckpointException, match="'step' is another object"):
+    with pytest.raises(dcp.CheckpointException, match="'step' is not a tensor"):
         dcp.save({"step": 2, "weight": tt.ones(1)}, storage_writer=writer, no_dist=True)
     writer = dcp.HuggingFaceStorageWriter(tmp_path, {"bias": 1})
     with pytest.raises(dcp.CheckpointException, match="no file for 'weight'"):
         dcp.save({"weight": tt.ones(1)}, storage_writer=writer, no_dist=True)
-    with pytest.raises(dcp.CheckpointException, match=r"no file of the kind \*\.safetensors"):
+    with pytest.raises(dcp.CheckpointException, match=r"no \*\.safetensors file in"):
         load(tmp_path / "nothing")

@@ -330,7 +330,7 @@ def test_to_one_file_and_back(tmp_path: Path) -> None:
     format_utils.dcp_to_torch_save(tmp_path / "many", tmp_path / "two.pt")
     assert same(tt.load(tmp_path / "two.pt"), state)
     tt.save([1], tmp_path / "list.pt")
-    with pytest.raises(TypeError, match="a dict is expected"):
+    with pytest.raises(TypeError, match="expected a dict"):
         format_utils.torch_save_to_dcp(tmp_path / "list.pt", tmp_path / "never")
 
 

@@ -95,7 +95,7 @@ def test_1f1b_holds_no_more_microbatches_than_there_are_stages_behind() -> None:
 def test_orders_that_cannot_be_carried_out() -> None:
     with pytest.raises(ValueError, match="multiple of the number of rounds"):
         interleaved_1f1b_order(0, 2, 2, 5)
-    with pytest.raises(ValueError, match="cannot go on"):
+    with pytest.raises(ValueError, match="deadlocks"):
         timetable([list(reversed(gpipe_order(0, 1)))], {0: 0})
     with pytest.raises(ValueError, match="rank 0 has no stage 1"):
         timetable([gpipe_order(1, 1)], {0: 0})

@@ -162,7 +162,7 @@ class Mesh:
                 root.sendall(hello)
                 told = _exactly(root, 2 * self.size)
             if told is None:
-                raise RuntimeError(f"NCCL: not all of {self.size} processes came within {LIMIT:g} s")
+                raise RuntimeError(f"NCCL: fewer than {self.size} processes connected within {LIMIT:g} s")
             ports = struct.unpack(f"!{self.size}H", told)
             for peer in range(self.rank):
                 connection = socket.create_connection((LOCALHOST, ports[peer]), LIMIT)
