@@ -12,6 +12,7 @@ from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.transform_stack import is_transforming
 from ...runtime.transform_stack import stack as transforms
 from .creation import Creation, creation_of, unmark
 from .engine import graph_task
@@ -326,12 +327,12 @@ class Function:
         if `forward` takes the context.
         """
         try:
+            if transforms.levels and cls.setup_context is Function.setup_context and is_transforming():
+                refuse_without_setup(cls)
             if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
                 from ..layers.batching.function import apply_batched
 
                 return apply_batched(cls, args)
-            if transforms.levels and cls.setup_context is Function.setup_context:
-                refuse_without_setup(cls)
             return cls._apply(args)
         except BaseException:
             hide_inner_frames()

@@ -223,3 +223,24 @@ def test_forward_mode_is_checked_with_a_tangent_of_each_input() -> None:
 
     assert gradcheck(f, (double(1.0), double(2.0)), check_forward_ad=True, check_backward_ad=False)
     assert seen == [[False, True], [True, False]]
+
+
+def test_functions_that_know_no_vmap_are_checked_in_batches() -> None:
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            return tangent * 2
+
+    options = {"check_forward_ad": True, "check_batched_forward_grad": True, "check_batched_grad": True}
+    assert gradcheck(Twice.apply, double(), **options)
+    assert gradgradcheck(Twice.apply, double(), check_batched_grad=True)
+    with pytest.raises(RuntimeError, match="must override the setup_context"):
+        tt.vmap(Twice.apply)(square())
