@@ -202,6 +202,9 @@ class FunctionCtx(Node):
             out.append(grad)
         return out
 
+    def output_kinds(self) -> Sequence[bool] | None:
+        return None if all(self._outputs) else self._outputs
+
     def release(self) -> None:
         self._saved = [(FREED, 0, -1) for _ in self._saved]
 
