@@ -244,3 +244,23 @@ def test_functions_that_know_no_vmap_are_checked_in_batches() -> None:
     assert gradgradcheck(Twice.apply, double(), check_batched_grad=True)
     with pytest.raises(RuntimeError, match="must override the setup_context"):
         tt.vmap(Twice.apply)(square())
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (1, 2), (2, 2)])
+def test_second_derivatives_for_gradients_of_any_strides(shape: tuple[int, ...]) -> None:
+    strides = []
+
+    class Noted(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            strides.append(grad.stride())
+            return grad * 2
+
+    x = tt.ones(shape, dtype=tt.float64).requires_grad_()
+    assert gradgradcheck(Noted.apply, (x,), gen_non_contig_grad_outputs=True)
+    assert 0 in shape or strides[0] == (4, 2)
+    assert gradgradcheck(Noted.apply, (x,))
