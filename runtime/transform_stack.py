@@ -29,6 +29,11 @@ def is_differentiating() -> bool:
     return any(level.differentiates for level in stack.levels)
 
 
+def is_transforming() -> bool:
+    """Return True if this thread is inside a transform other than the old `vmap`, which knows no `Function`."""
+    return not all(level.is_old for level in stack.levels)
+
+
 def refuse_inside_transform(called: str, also: str = "") -> None:
     """Raise RuntimeError if this thread is inside a function that a transform differentiates.
 

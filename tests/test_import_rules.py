@@ -119,7 +119,7 @@ UPWARDS = {
     ("dispatch.tensor_meta", "dispatch.layers.overrides.subclass_attributes"): "made with the first subclass",
     ("dispatch.autograd.gradients", "dispatch.structured.meta.factories"): "the plan of a gradient of ones",
     ("dispatch.autograd.gradients", "dispatch.layers.named.key"): "gradients of named tensors have no names",
-    ("dispatch.autograd.gradients", "dispatch.layers.vmap"): "`is_grads_batched`",
+    ("dispatch.autograd.gradients", "dispatch.layers.old_vmap"): "`is_grads_batched`",
     (
         "dispatch.autograd.view_history",
         "dispatch.autograd.formulas.views",

@@ -8,6 +8,7 @@ with hooks (`arrivals`).
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -343,12 +344,30 @@ def _gradient_hooks(node: Node, buffer: Any) -> Any:
 def _before(node: Node, buffer: Any) -> Any:
     """Call the hooks before a node that runs. Return the gradients that they leave."""
     assert node.hooks is not None
-    grads = buffer if buffer.__class__ is list else [buffer]
+    grads = _by_output(node, buffer)
     for pre in list(node.hooks.pre.values()):
-        replaced = with_room(pre, tuple(grads))
+        replaced = with_room(pre, grads)
         if replaced is not None:
-            grads = list(replaced) if isinstance(replaced, tuple | list) else [replaced]
-    return grads if buffer.__class__ is list else grads[0]
+            replaced = tuple(replaced) if isinstance(replaced, tuple | list) else (replaced,)
+            if len(replaced) != len(grads):
+                raise RuntimeError(
+                    f"hook '{getattr(pre, '__name__', repr(pre))}' has returned an incorrect number of values (got "
+                    f"{len(replaced)}, but expected {len(grads)})"
+                )
+            grads = replaced
+    tensors = node.output_kinds()
+    left = list(grads) if tensors is None else list(itertools.compress(grads, tensors))
+    return left if buffer.__class__ is list else left[0]
+
+
+def _by_output(node: Node, buffer: Any) -> tuple[Any, ...]:
+    """Return a node's gradients for its hooks: one for each output, None for outputs that are not tensors."""
+    grads = tuple(buffer) if buffer.__class__ is list else (buffer,)
+    tensors = node.output_kinds()
+    if tensors is None:
+        return grads
+    arrived = iter(grads)
+    return tuple([next(arrived) if is_tensor else None for is_tensor in tensors])
 
 
 def _check_replacement(hook: Callable[..., Any], grad: Tensor | None, replaced: object) -> None:
@@ -379,7 +398,7 @@ def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
     for grad in results:
         if grad is not None:
             mark_shared(grad)
-    outputs = tuple(buffer) if buffer.__class__ is list else (buffer,)
+    outputs = _by_output(node, buffer)
     for hook in list(node.hooks.post.values()):
         replaced = with_room(hook, tuple(results), outputs)
         if replaced is not None:

@@ -289,6 +289,9 @@ def copied_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     made = _zeros_like(tensor)
     if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
         made = tangent.new_empty_strided(tensor._spec.sizes, tensor._spec.strides)
+    elif tangent._spec.keys & BATCHED_BIT:
+        # The tangent may have more examples than the tensor.
+        made = tangent.new_empty_strided(made._spec.sizes, made._spec.strides, dtype=made._spec.dtype)
     return made.copy_(tangent)
 
 

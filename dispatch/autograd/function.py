@@ -12,6 +12,7 @@ from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.transform_stack import is_transforming
 from ...runtime.transform_stack import stack as transforms
 from .creation import Creation, creation_of, unmark
 from .engine import graph_task
@@ -201,6 +202,9 @@ class FunctionCtx(Node):
             out.append(grad)
         return out
 
+    def output_kinds(self) -> Sequence[bool] | None:
+        return None if all(self._outputs) else self._outputs
+
     def release(self) -> None:
         self._saved = [(FREED, 0, -1) for _ in self._saved]
 
@@ -326,12 +330,12 @@ class Function:
         if `forward` takes the context.
         """
         try:
+            if transforms.levels and cls.setup_context is Function.setup_context and is_transforming():
+                refuse_without_setup(cls)
             if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
                 from ..layers.batching.function import apply_batched
 
                 return apply_batched(cls, args)
-            if transforms.levels and cls.setup_context is Function.setup_context:
-                refuse_without_setup(cls)
             return cls._apply(args)
         except BaseException:
             hide_inner_frames()

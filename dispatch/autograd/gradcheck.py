@@ -412,9 +412,8 @@ def _look_at(number: int, tensor: Any) -> None:
             "will likely fail if all the inputs are not of double precision floating point or complex. ",
             stacklevel=4,
         )
-    if spec.layout is strided and any(
-        not stride and size > 1 for size, stride in zip(spec.sizes, spec.strides, strict=True)
-    ):
+    repeats = (not stride and size > 1 for size, stride in zip(spec.sizes, spec.strides, strict=True))
+    if spec.layout is strided and spec.numel and any(repeats):
         raise RuntimeError(
             f"The {number}th input has a dimension with stride 0. gradcheck only supports inputs that are "
             "non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous on "
@@ -551,7 +550,9 @@ def _random_gradients(func: Callable[..., Any], args: Sequence[Any], is_strided:
 
 def _apart(tensor: Any) -> Any:
     """Return a tensor that is not contiguous, of the same elements."""
-    return _stacked([tensor, tensor]).movedim(0, -1)[..., 0].detach()
+    from ..generated import functions as ops
+
+    return ops.stack((tensor, tensor), -1)[..., 0].detach()
 
 
 @api_boundary

@@ -377,10 +377,10 @@ def grad(
 
 
 def mapped(function: Callable[..., Any], *args: Any) -> Any:
-    """Return the results of `tt.vmap` of a function over the first dimension of tensors."""
-    from ..layers.vmap import vmap
+    """Return the results of a function mapped over the first dimension of tensors."""
+    from ..layers.old_vmap import _vmap
 
-    return vmap(function)(*args)
+    return _vmap(function)(*args)
 
 
 def _check_batched(outputs: Sequence[Any], grad_outputs: Sequence[Any]) -> None:

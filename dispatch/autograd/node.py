@@ -77,6 +77,10 @@ class Node:
         """Return the gradients of the inputs from those of the outputs; None for an input without gradient."""
         internal_assert(False, f"{type(self).__name__} has no backward")
 
+    def output_kinds(self) -> Sequence[bool] | None:
+        """Return True for each output that is a tensor and False for others; None if all outputs are tensors."""
+        return None
+
     def release(self) -> None:
         """Free saved tensors, after a backward that does not retain the graph."""
 

@@ -26,20 +26,25 @@ class Level:
     __slots__ = ("number",)
 
     differentiates = False
+    is_old = False
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class VmapLevel(Level):
-    """A `vmap` in progress: the size of the mapped dimension, and the mode of random operators."""
+    """A `vmap` in progress: the size of the mapped dimension, and the mode of random operators.
 
-    __slots__ = ("batch_size", "randomness")
+    `is_old` is True for a `vmap` of `old_vmap.py`, which runs the forward of an `autograd.Function` on batched tensors.
+    """
 
-    def __init__(self, number: int, batch_size: int, randomness: str) -> None:
+    __slots__ = ("batch_size", "is_old", "randomness")
+
+    def __init__(self, number: int, batch_size: int, randomness: str, is_old: bool) -> None:
         super().__init__(number)
         self.batch_size = batch_size
         self.randomness = randomness
+        self.is_old = is_old
 
 
 class GradLevel(Level):
@@ -59,10 +64,10 @@ class GradLevel(Level):
 
 
 @contextmanager
-def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
+def entered_vmap(batch_size: int, randomness: str, is_old: bool = False) -> Iterator[VmapLevel]:
     """Enter a new innermost vmap level for the block."""
     before = _stack.levels
-    level = VmapLevel(len(before) + 1, batch_size, randomness)
+    level = VmapLevel(len(before) + 1, batch_size, randomness, is_old)
     _stack.levels = (*before, level)
     try:
         yield level

@@ -1,7 +1,8 @@
 """`vmap` of the time before `torch.func`, which packages import by its private name (`torch._vmap_internals`).
 
-It differs from `tt.vmap`: outputs are a tensor or a tuple of tensors; dimensions are not negative; there are
-no keyword arguments, and random operators are refused.
+It also maps the gradients of `tt.autograd.grad` and `gradcheck`. It differs from `tt.vmap`: outputs are a tensor or a
+tuple of tensors, and dimensions are not negative. There are no keyword arguments, random operators are refused, and an
+`autograd.Function` needs no `setup_context`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Any
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from .pytree import _broadcast_to_and_flatten, tree_flatten
-from .vmap import _get_name
-from .vmap import vmap as map_function
+from .vmap import _get_name, _mapping
 
 __all__ = ["_vmap", "vmap"]
 
@@ -74,7 +74,7 @@ def _vmap(
             is_none[:] = [each is None for each in flat]
             return tuple([each for each in flat if each is not None])
 
-        mapped = iter(map_function(tensors_of, in_dims)(*args))
+        mapped = iter(_mapping(tensors_of, in_dims, 0, "error", lambda size: size, is_old=True)(*args))
         places = (out_dims,) * len(is_none) if isinstance(out_dims, int) else out_dims
         if len(places) != len(is_none):
             raise ValueError(

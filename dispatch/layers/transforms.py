@@ -310,7 +310,7 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
                 raise TypeError(
                     f"gradients can be either Tensors or None, but got {type(cotangent).__name__}"
                 )
-            shape: Any = cotangent.shape  # every tensor of this package has it
+            shape: Any = cotangent.shape
             if shape != out.shape:
                 raise RuntimeError(
                     f"Mismatch in shape: grad_output[{number}] has a shape of {shape} and output[{number}] has a shape "

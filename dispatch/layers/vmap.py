@@ -106,6 +106,7 @@ def _mapping(
     out_dims: out_dims_t,
     randomness: str,
     chunk_size_of: Callable[[int], int],
+    is_old: bool = False,
 ) -> Callable[..., Any]:
     """Return the mapped function; `chunk_size_of` gives the size of a chunk for a number of examples."""
     if randomness not in RANDOMNESS:
@@ -123,7 +124,7 @@ def _mapping(
         size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
         chunk_size = chunk_size_of(size)
         if size <= chunk_size:
-            return _mapped(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
+            return _mapped(func, size, dims, leaves, spec, out_dims, randomness, kwargs, is_old)
         return _in_chunks(func, chunk_size, size, dims, leaves, spec, out_dims, randomness, kwargs)
 
     return wrapped
@@ -208,9 +209,10 @@ def _mapped(
     out_dims: Any,
     randomness: str,
     kwargs: dict[str, Any],
+    is_old: bool = False,
 ) -> Any:
     """Run all examples at once."""
-    with entered_vmap(size, randomness) as level:
+    with entered_vmap(size, randomness, is_old) as level:
         given = _create_batched_inputs(dims, leaves, level.number, spec)
         return _unwrap_batched(func(*given, **kwargs), out_dims, level.number, size, func)
 

@@ -40,6 +40,8 @@ def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
             if level is None or found.number > level.number:
                 level = found
     assert level is not None
+    if level.is_old:
+        return cls._apply(tuple(args))
     _check_rule(cls)
     if any(isinstance(a, TensorImpl) and a._spec.keys & FORWARD_BIT for a in args):
         return apply_forward(cls, tuple(args), partial(_run, cls, level))

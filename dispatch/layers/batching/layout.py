@@ -113,14 +113,28 @@ def shifted(dim: int, rank: int) -> int:
     return wrap_dim(dim, rank) + 1
 
 
+_ARITHMETIC = frozenset(
+    f"aten::{name}_"
+    for name in ("copy", "div", "logical_and", "logical_or", "logical_xor", "masked_fill", "mul", "sub")
+)
+_INDEXED = frozenset(
+    f"aten::{name}_"
+    for name in ("fill", "index_add", "index_fill", "index_put", "scatter_add", "scatter_reduce")
+)
+"""In-place operators that PyTorch's message calls arithmetic, and those that it names without their namespace."""
+
+
 def refuse_inplace(batch: Batch) -> None:
     """Raise RuntimeError for a write of several examples into a tensor that only has one."""
-    name = batch.op.name.partition(".")[0]
+    operator = batch.op.name.partition(".")[0]
+    name = "inplace arithmetic" if operator in _ARITHMETIC else operator
+    if operator in _INDEXED:
+        name = operator.removeprefix("aten::")
     raise RuntimeError(
         f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that "
         "has more elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped "
         f"over in a vmap. Please try to use out-of-place operators instead of {name}. If said operator is being "
-        "called inside the framework, please file a bug report instead."
+        f"called inside the PyTorch framework, please file a bug report instead. (operator: {operator})"
     )
 
 

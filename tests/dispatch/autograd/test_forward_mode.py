@@ -629,3 +629,20 @@ def test_an_operator_without_a_derivative_is_named(name: str, call: Any) -> None
         pytest.raises(NotImplementedError, match=f"Trying to use forward AD with {name} that does not"),
     ):
         call(make_dual(tt.eye(2), tt.eye(2)))
+
+
+@pytest.mark.parametrize("layout", ["transposed", "strided", "expanded"])
+def test_a_mapped_tangent_takes_the_strides_of_a_primal_that_is_not_mapped(layout: str) -> None:
+    primal = {
+        "transposed": tt.arange(4.0).reshape(2, 2).t(),
+        "strided": tt.arange(8.0).reshape(2, 4)[:, ::2],
+        "expanded": tt.tensor([[1.0, 2.0]]).expand(2, 2),
+    }[layout]
+
+    def square(tangent: Any) -> Any:
+        with dual_level():
+            x = make_dual(primal, tangent)
+            return unpack_dual(x * x).tangent
+
+    tangents = tt.arange(12.0).reshape(3, 2, 2)
+    assert tt.vmap(square)(tangents).tolist() == (2 * primal * tangents).tolist()

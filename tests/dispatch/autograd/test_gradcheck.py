@@ -230,3 +230,44 @@ def test_moved_inputs_keep_their_version(device):
     before = x._version
     assert tt.autograd.gradgradcheck(tt.nn.functional.gelu, (x,))
     assert x._version == before
+
+
+def test_functions_that_know_no_vmap_are_checked_in_batches() -> None:
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            return tangent * 2
+
+    options = {"check_forward_ad": True, "check_batched_forward_grad": True, "check_batched_grad": True}
+    assert gradcheck(Twice.apply, double(), **options)
+    assert gradgradcheck(Twice.apply, double(), check_batched_grad=True)
+    with pytest.raises(RuntimeError, match="must override the setup_context"):
+        tt.vmap(Twice.apply)(square())
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (1, 2), (2, 2)])
+def test_second_derivatives_for_gradients_of_any_strides(shape: tuple[int, ...]) -> None:
+    strides = []
+
+    class Noted(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            strides.append(grad.stride())
+            return grad * 2
+
+    x = tt.ones(shape, dtype=tt.float64).requires_grad_()
+    assert gradgradcheck(Noted.apply, (x,), gen_non_contig_grad_outputs=True)
+    assert 0 in shape or strides[0] == (4, 2)
+    assert gradgradcheck(Noted.apply, (x,))

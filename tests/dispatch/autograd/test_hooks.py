@@ -279,3 +279,40 @@ def test_hooks_after_the_accumulation_of_a_leaf() -> None:
     x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
     (x * 2 + x).backward()
     assert seen == [3.0, ((), 3.0)]
+
+
+class Scaled(tt.autograd.Function):
+    """Function that also returns its number."""
+
+    @staticmethod
+    def forward(ctx, x, factor, y):
+        ctx.factor = factor
+        return x * factor, factor, y * factor
+
+    @staticmethod
+    def backward(ctx, first, number, second):
+        assert number is None
+        return first * ctx.factor, None, second * ctx.factor
+
+
+def test_hooks_of_a_node_see_one_gradient_for_each_output():
+    x, y = (tt.ones(2, requires_grad=True) for _ in range(2))
+    first, _, second = Scaled.apply(x, 3, y)
+    seen = []
+
+    def doubled(grads):
+        seen.append([g is not None for g in grads])
+        return grads[0] * 2, None, grads[2] * 2
+
+    first.grad_fn.register_prehook(doubled)
+    first.grad_fn.register_hook(lambda inputs, outputs: seen.append((len(inputs), outputs[1], len(outputs))))
+    (first + second).sum().backward()
+    assert seen == [[True, False, True], (2, None, 3)]
+    assert x.grad.tolist() == y.grad.tolist() == [6.0, 6.0]
+
+
+def test_a_prehook_returns_one_gradient_for_each_output():
+    first, *_ = Scaled.apply(tt.ones(2, requires_grad=True), 3, tt.ones(2))
+    first.grad_fn.register_prehook(lambda grads: (grads[0], grads[2]))
+    with pytest.raises(RuntimeError, match=r"incorrect number of values \(got 2, but expected 3\)"):
+        first.sum().backward()

@@ -149,7 +149,14 @@ def test_bad_arguments_are_refused(call, error, text):
             "aten::add.out; the fallback path doesn't work on out= or view ops",
         ),
         (lambda x: tt.zeros(4).add_(x), "aten::add_\\(self, \\*extra_args\\) is not possible"),
-        (lambda x: tt.zeros(4).copy_(x), "not possible"),
+        (
+            lambda x: tt.zeros(4).copy_(x),
+            "inplace arithmetic\\(self, .* is not possible .*operator: aten::copy_",
+        ),
+        (
+            lambda x: tt.zeros(4).index_add_(0, tt.arange(4), x),
+            "vmap: index_add_\\(self, \\*extra_args\\) is not possible",
+        ),
         (lambda x: tt.zeros(4).index_put_((tt.tensor(0),), x[0]), "not possible"),
     ],
 )
