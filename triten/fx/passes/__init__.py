@@ -5,5 +5,5 @@ from __future__ import annotations
 from ...runtime.lazy_import import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
-    __name__, {}, ("graph_drawer", "infra", "shape_prop", "split_module", "utils")
+    __name__, {}, ("fake_tensor_prop", "graph_drawer", "infra", "shape_prop", "split_module", "utils")
 )
