@@ -128,7 +128,7 @@ class DispatchedSpec(TensorSpec):
     def is_contiguous(self) -> bool:  # type: ignore[override]
         """True if the tensor is contiguous, by ``aten.is_contiguous``."""
         answer = self._ask_for(STRIDES, bool, "aten::is_contiguous")
-        return self.own.is_contiguous if answer is None else answer  # type: ignore[no-any-return]
+        return self.own.is_contiguous if answer is None else answer
 
     def is_contiguous_in(self, fmt: mf.memory_format) -> bool:
         """Return True if the tensor is contiguous in a memory format, by ``aten.is_contiguous``."""
@@ -171,7 +171,7 @@ class DispatchedSpec(TensorSpec):
     def layout(self) -> Layout:  # type: ignore[override]
         """Layout, by ``prim.layout``."""
         answer = self._ask_for(LAYOUT, Layout, "prim::layout")
-        return self.own.layout if answer is None else answer  # type: ignore[no-any-return]
+        return self.own.layout if answer is None else answer
 
     @property
     def twin(self) -> TensorSpec:  # type: ignore[override]
