@@ -89,8 +89,7 @@ class TensorMeta(type):
                 )
             namespace[own] = handler
         if _only_dispatches(bases, namespace):
-            for name in (HANDLER, *other_handlers):
-                namespace[name] = disabled_tensor_function
+            namespace.update(dict.fromkeys((HANDLER, *other_handlers), disabled_tensor_function))
         return super().__new__(mcs, name, bases, namespace, **options)
 
     def __call__(cls, /, *args: Any, **named: Any) -> Any:
