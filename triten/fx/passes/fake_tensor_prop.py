@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._subclasses.fake_tensor import FakeTensorMode
+from ...dispatch.layers.fake_tensor_mode import FakeTensorMode
 from ...dispatch.tensor import Tensor
 from ..graph_module import GraphModule
 from ..interpreter import Interpreter
