@@ -64,8 +64,7 @@ class TensorMeta(type):
     `Tensor`'s own attributes need no check for subclasses.
 
     A subclass with ``__tensor_dispatch__`` and no ``__tensor_function__`` of its own opts out of the latter, as in
-    PyTorch: the default one would convert the results of its handler to this class, without the attributes that the
-    class sets.
+    PyTorch. The default one would convert the handler's results to this class, without the attributes that it sets.
 
     A subclass that defines a handler only under PyTorch's name is rejected, since no code would call it. If
     `triten.as_torch` serves PyTorch's programs, that name is a handler.
@@ -89,8 +88,7 @@ class TensorMeta(type):
                 )
             namespace[own] = handler
         if _only_dispatches(bases, namespace):
-            for name in (HANDLER, *other_handlers):
-                namespace[name] = disabled_tensor_function
+            namespace.update(dict.fromkeys((HANDLER, *other_handlers), disabled_tensor_function))
         return super().__new__(mcs, name, bases, namespace, **options)
 
     def __call__(cls, /, *args: Any, **named: Any) -> Any:

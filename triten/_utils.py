@@ -6,11 +6,16 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .dispatch.functions.sparse import sparse_coo_tensor
+from .dispatch.functions.sparse_compressed import sparse_compressed_tensor
 from .dispatch.generated import functions as _ops
 from .dispatch.tensor import Tensor
 from .nn.modules.parameter import Parameter
 from .runtime.device import device as Device
+from .runtime.layout import layout as Layout
+from .runtime.layout import sparse_coo
 from .runtime.scalar_type import dtype as ScalarType
+from .runtime.sparse_data import COMPRESSED
 
 __all__ = [
     "_element_size",
@@ -20,6 +25,7 @@ __all__ = [
     "_get_device_index",
     "_get_device_module",
     "_rebuild_parameter",
+    "_rebuild_sparse_tensor",
     "_rebuild_tensor",
     "_rebuild_tensor_v2",
     "_set_obj_state",
@@ -146,6 +152,29 @@ def _rebuild_tensor_v2(
     for hook in (backward_hooks or {}).values():
         tensor.register_hook(hook)
     return tensor
+
+
+def _rebuild_sparse_tensor(layout: Layout, data: tuple[Any, ...]) -> Tensor:
+    """Return a sparse tensor of its parts and size, as pickles of PyTorch ask for it.
+
+    Args:
+        layout: A sparse layout.
+        data: Indices, values, size, and optionally `is_coalesced`; or compressed indices, plain indices, values and
+            size.
+
+    Raises:
+        RuntimeError: An index does not fit the size.
+        NotImplementedError: The layout is not sparse.
+    """
+    if layout is sparse_coo:
+        indices, values, size, *rest = data
+        return sparse_coo_tensor(
+            indices, values, size, check_invariants=True, is_coalesced=rest[0] if rest else None
+        )
+    if layout in COMPRESSED:
+        compressed, plain, values, size = data
+        return sparse_compressed_tensor(compressed, plain, values, size, layout=layout, check_invariants=True)
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: OrderedDict[int, Any]) -> Parameter:

@@ -1,8 +1,8 @@
 """Metadata that a tensor subclass computes (torch/csrc/PyInterpreter.cpp, c10/core/TensorImpl.h).
 
-A subclass may create tensors with `dispatch_sizes_strides_policy`, `dispatch_device` or `dispatch_layout`. Such a
-tensor has a spec of its own, a `DispatchedSpec`, whose properties call the class's handler. Other tensors keep their
-interned specs, so that reading their metadata costs what it did before.
+A subclass may create tensors with `dispatch_sizes_strides_policy`, `dispatch_device` or `dispatch_layout`. Each of
+these tensors has a spec of its own, a `DispatchedSpec`, whose properties call the class's handler. All other tensors
+have interned specs, whose metadata is stored.
 
 The handler receives the operator that computes the metadata:
 

@@ -2,6 +2,10 @@
 
 A fake tensor has shape, strides, dtype and device, but no storage. Operators on fake tensors run their Meta kernels,
 which `make_graph` with ``tracing_mode="fake"`` runs too; launches of Triton kernels do nothing.
+
+A fake tensor of one element that a program creates from a number keeps the element as a real tensor, its `constant`.
+Operators on constants alone also compute the real result, so that `item` returns it. A write of other values, and a
+result with more elements, drop the constants that share its memory.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from typing import Any, NoReturn, Self
 
 from ...runtime.cuda.triton.launch_observer import recording_launches
 from ...runtime.data_ptr import DataPtr
+from ...runtime.device import CPU
+from ...runtime.device import device as Device
 from ...runtime.storage import address_of, root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -24,10 +30,15 @@ from ..core.operator_entry import OperatorEntry
 from ..structured.meta.indexing import DataDependentShapeError
 from .graph.fake_tensor import META, MetaKernels
 from .graph.fake_tensor import FakeTensor as TracedFakeTensor
-from .python_key import PYTHON_BIT, TensorDispatchMode, active_modes, below_innermost
+from .python_key import PYTHON_BIT, TensorDispatchMode, active_modes, below_innermost, without_modes
+from .pytree import tree_leaves
 
 _NEW_DATA = frozenset({"aten::_to_copy", "aten::lift_fresh", "aten::lift_fresh_copy"})
 """Operators that receive the data of a new tensor, which no mode has seen: `tt.tensor` calls them."""
+
+
+CONSTANT_NUMEL = 1
+"""Maximum number of elements of a constant."""
 
 
 class DataDependentOutputException(RuntimeError):
@@ -63,10 +74,12 @@ class FakeTensor(TracedFakeTensor):
 
     Attributes:
         fake_mode: The mode that made the tensor. It also runs operators on the tensor outside of the mode's block.
+        constant: The real tensor of the element, if it is known; else None.
     """
 
-    __slots__ = ("fake_mode",)
+    __slots__ = ("constant", "fake_mode")
 
+    constant: TensorImpl | None
     fake_mode: FakeTensorMode | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -89,6 +102,7 @@ class FakeTensor(TracedFakeTensor):
     @classmethod
     def _blank(cls) -> Self:
         made: Self = super()._blank()
+        made.constant = None
         modes = [mode for mode in active_modes() if isinstance(mode, FakeTensorMode)]
         made.fake_mode = modes[-1] if modes else None
         return made
@@ -99,7 +113,9 @@ class FakeTensor(TracedFakeTensor):
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 
-    def host_array(self) -> NoReturn:
+    def host_array(self) -> Any:
+        if self.constant is not None:
+            return self.constant.host_array()  # type: ignore[attr-defined]
         entry = Dispatcher.singleton().find_schema_or_throw("aten::_local_scalar_dense")
         raise DataDependentOutputException(OpOverload(entry))
 
@@ -127,6 +143,7 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
             them. Default: False.
         shape_env: The `ShapeEnv` of a program. It specializes every size to its number. Default: None.
         static_shapes: Accepted as in PyTorch; sizes are static in either case. Default: True without a `shape_env`.
+        allow_fallback_kernels: Accepted as in PyTorch; no operator runs on real zeros in either case. Default: True.
 
     Attributes:
         shape_env: The `ShapeEnv`, or None.
@@ -150,8 +167,11 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
         allow_non_fake_inputs: bool = False,
         shape_env: Any = None,
         static_shapes: bool | None = None,
+        allow_fallback_kernels: bool = True,
     ) -> None:
         super().__init__()
+        self.allow_fallback_kernels = allow_fallback_kernels
+        self._constants: dict[int, weakref.ref[FakeTensor]] = {}
         self.shape_env = shape_env
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.allow_non_fake_inputs = allow_non_fake_inputs
@@ -219,9 +239,19 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
             return self._answered(OpOverload(op), values)
 
     def _answered(self, func: OpOverload, values: Sequence[Any]) -> Any:
-        if func.name() not in _NEW_DATA:
-            for tensor in tensors_in(values):
+        tensors = tensors_in(values)
+        makes_data = func.name() in _NEW_DATA
+        if not makes_data:
+            for tensor in tensors:
                 self._check(func, tensor)
+        if makes_data or self._constants:
+            if _is_constant(func, values, tensors):
+                return self._with_constants(func, values, tensors)
+            if func._entry.schema.is_mutable:
+                self._forget_written(func, values)
+        return self._computed(func, values)
+
+    def _computed(self, func: OpOverload, values: Sequence[Any]) -> Any:
         if "dynamic_output_shape" in func._entry.tags:
             raise DynamicOutputShapeException(func)
         if "data_dependent_output" in func._entry.tags:
@@ -230,6 +260,49 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
             return self.computed(func, values)
         except DataDependentShapeError:
             raise DynamicOutputShapeException(func) from None
+
+    def _with_constants(self, func: OpOverload, values: Sequence[Any], tensors: Sequence[TensorImpl]) -> Any:
+        """Return the results of an operator whose operands are constants; they are constants unless they are large."""
+        if "data_dependent_output" in func._entry.tags:
+            with without_modes():
+                return func._entry.call(*_real(values))
+        fakes = self._computed(func, values)
+        roots = [root_of(_constant_of(t)._data) for t in tensors]
+        with without_modes():
+            reals = func._entry.call(*_real(values))
+            for fake, real in zip(tree_leaves(fakes), tree_leaves(reals), strict=True):
+                if not isinstance(fake, FakeTensor):
+                    continue
+                if real._spec.numel <= CONSTANT_NUMEL:
+                    # `lift_fresh` returns the caller's own tensor.
+                    self._keep(fake, real.clone() if any(real is t for t in tensors) else real)
+                    continue
+                for tensor, root in zip(tensors, roots, strict=True):
+                    if real is tensor or real is _constant_of(tensor) or root_of(real._data) is root:
+                        self._forget(root)
+                        self._forget(root_of(real._data))
+        return fakes
+
+    def _keep(self, fake: FakeTensor, constant: TensorImpl) -> None:
+        fake.constant = constant
+        key = id(fake)
+        self._constants[key] = weakref.ref(fake, lambda _: self._constants.pop(key, None))
+
+    def _forget(self, root: Any) -> None:
+        """Drop the constants over a storage."""
+        for reference in list(self._constants.values()):
+            fake = reference()
+            if fake is not None and fake.constant is not None and root_of(fake.constant._data) is root:
+                fake.constant = None
+                del self._constants[id(fake)]
+
+    def _forget_written(self, func: OpOverload, values: Sequence[Any]) -> None:
+        """Drop the constants that share memory with the arguments that an operator writes."""
+        for argument, value in zip(func._entry.schema.arguments, values, strict=True):
+            if argument.is_write:
+                for tensor in tensors_in([value]):
+                    if isinstance(tensor, FakeTensor) and tensor.constant is not None:
+                        self._forget(root_of(tensor.constant._data))
 
     def _check(self, func: OpOverload, tensor: TensorImpl) -> None:
         if isinstance(tensor, FakeTensor):
@@ -247,6 +320,38 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
             raise AssertionError(
                 "Mixing fake modes NYI: a fake tensor of another FakeTensorMode reached this one"
             )
+
+
+def _is_constant(func: OpOverload, values: Sequence[Any], tensors: Sequence[TensorImpl]) -> bool:
+    """Return True if an operator may compute real results: from constants on the CPU, without random numbers."""
+    if not tensors or "nondeterministic_seeded" in func._entry.tags:
+        return False
+    for tensor in tensors:
+        if isinstance(tensor, FakeTensor):
+            if tensor.constant is None:
+                return False
+        elif tensor._spec.numel > CONSTANT_NUMEL or tensor._spec.device is not CPU or tensor._spec.keys:
+            return False
+    return all(value is CPU or not isinstance(value, Device) for value in values)
+
+
+def _constant_of(tensor: TensorImpl) -> TensorImpl:
+    if isinstance(tensor, FakeTensor):
+        assert tensor.constant is not None
+        return tensor.constant
+    return tensor
+
+
+def _real(values: Sequence[Any]) -> list[Any]:
+    """Return arguments with the constants of fake tensors."""
+    return [
+        _constant_of(value)
+        if isinstance(value, TensorImpl)
+        else [_constant_of(each) if isinstance(each, TensorImpl) else each for each in value]
+        if isinstance(value, list | tuple)
+        else value
+        for value in values
+    ]
 
 
 def _described(spec: TensorSpec) -> str:

@@ -291,3 +291,9 @@ def test_integers_of_less_than_a_byte_are_names_for_bytes(name: str) -> None:
         tt.iinfo(d)
     with pytest.raises(RuntimeError, match="not made of numbers"):
         tt.tensor([1], dtype=d)
+
+
+def test_limits_of_a_dtype_are_equal() -> None:
+    assert tt.finfo(tt.float32) == tt.finfo() == tt.finfo(tt.complex64) and tt.finfo() != tt.finfo(tt.float64)
+    assert tt.iinfo(tt.int8) == tt.iinfo(tt.int8) != tt.iinfo(tt.uint8) and tt.finfo() != "float32"
+    assert hash(tt.finfo()) == hash(tt.finfo(tt.float32)) and len({tt.iinfo(tt.int8), tt.iinfo(tt.int8)}) == 1

@@ -581,7 +581,9 @@ def test_a_pickle_module_is_for_files_that_are_trusted():
     with pytest.raises(
         RuntimeError, match="Can not safely load weights when explicit pickle_module is specified"
     ):
-        tt.load(io.BytesIO(file.getvalue()), pickle_module=pickle)
-    assert tt.load(io.BytesIO(file.getvalue()), pickle_module=pickle, weights_only=False) == {"x": 1}
+        tt.load(io.BytesIO(file.getvalue()), pickle_module=pickle, weights_only=True)
+    for weights_only in (None, False):
+        loaded = tt.load(io.BytesIO(file.getvalue()), pickle_module=pickle, weights_only=weights_only)
+        assert loaded == {"x": 1}
     with pytest.warns(UserWarning, match="pickle_load_args only works if `weights_only=False`"):
         tt.load(io.BytesIO(file.getvalue()), encoding="ascii")

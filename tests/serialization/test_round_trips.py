@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 import pytest
 
 import triten as tt
+from triten import _utils
 
 DTYPES = [
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
@@ -442,7 +443,7 @@ def test_refusals(tmp_path):
     with pytest.raises(TypeError, match="'pickle_module' must have a class Unpickler"):
         loaded(saved(1), pickle_module=io, weights_only=False)
     with pytest.raises(RuntimeError, match="Can not safely load weights"):
-        loaded(saved(1), pickle_module=pickle)
+        loaded(saved(1), pickle_module=pickle, weights_only=True)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("something/else", b"")
@@ -488,3 +489,55 @@ def test_deep_copies_of_tensors_and_typed_storages_share_memory():
     tensor, (first, second) = copy.deepcopy([x, [x.storage(), x.view(3).storage()]])
     tensor.fill_(9)
     assert list(first) == list(second) == [9, 9, 9] and x.tolist() == [1, 1, 1]
+
+
+class Reduced:
+    """Object that pickles as a call of a function."""
+
+    def __init__(self, function, args):
+        self.call = function, args
+
+    def __reduce_ex__(self, protocol):
+        return self.call
+
+
+def test_functions_that_rebuild_may_be_called_by_a_file():
+    x = tt.eye(3)
+    csr, coo = x.to_sparse_csr(), x.to_sparse()
+    storage = tt.arange(6.0)._typed_storage()
+    calls = [
+        (
+            _utils._rebuild_tensor_v2,
+            (storage, 2, (2, 2), (2, 1), True, OrderedDict()),
+            tt.tensor([[2.0, 3], [4, 5]]),
+        ),
+        (_utils._rebuild_parameter, (x, True, OrderedDict()), x),
+        (_utils._rebuild_sparse_tensor, (coo.layout, (coo._indices(), coo._values(), coo.size())), x),
+        (
+            _utils._rebuild_sparse_tensor,
+            (csr.layout, (csr.crow_indices(), csr.col_indices(), csr.values(), csr.size())),
+            x,
+        ),
+    ]
+    for function, args, expected in calls:
+        found = again(Reduced(function, args))
+        assert found.to_dense().equal(expected) and found.layout is function(*args).layout
+    for function, (layout, (first, *rest)), _ in calls[2:]:
+        with pytest.raises(
+            RuntimeError, match=r"size is inconsistent with indices|`crow_indices\[..., 0\] == 0`"
+        ):
+            again(Reduced(function, (layout, (first + 3, *rest))))
+        with pytest.raises(
+            RuntimeError, match=r"size is inconsistent with indices|`crow_indices\[..., 0\] == 0`"
+        ):
+            function(layout, (first + 3, *rest))
+
+
+def test_a_write_that_cannot_be_called_is_refused():
+    class File:
+        write = "text"
+
+    with pytest.raises(TypeError, match="'write' attribute of 'f' must be callable, got str"):
+        tt.save("foo", File())
+    with pytest.raises(AttributeError, match="got Tensor"):
+        tt.save("foo", tt.ones(1))

@@ -208,6 +208,16 @@ NAMES: dict[str, Global] = {
             "_rebuild_sparse_csr_tensor": rebuild_sparse.rebuild_sparse_tensor,
         },
     ),
+    **_functions(
+        # A class whose `__reduce_ex__` returns such a function is saved under this package's name of it.
+        f"{PACKAGE}._utils",
+        {
+            "_rebuild_tensor": rebuild.rebuild_tensor,
+            "_rebuild_tensor_v2": rebuild.rebuild_tensor,
+            "_rebuild_parameter": rebuild.rebuild_parameter,
+            "_rebuild_sparse_tensor": rebuild_sparse.rebuild_sparse_tensor,
+        },
+    ),
     **_functions("torch._tensor", {"_rebuild_from_type_v2": rebuild.rebuild_from_type}),
     **_functions("torch.serialization", {"_get_layout": _layout}),
     **_functions(f"{PACKAGE}.dispatch.methods.pickling", {"_rebuilt": rebuild.rebuild_own_tensor}),

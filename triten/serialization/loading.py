@@ -50,10 +50,10 @@ def load(
         f: A path, or a binary file that can seek.
         map_location: Where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
             and its device's name, which gives a storage or None; by default where they were.
-        pickle_module: A module with a class `Unpickler` that extends Python's, such as `dill`; only with
-            weights_only=False. Default: `pickle`.
-        weights_only: If False, the file may run any code. Otherwise, as by default, load only tensors, plain
-            containers and the globals of `add_safe_globals`.
+        pickle_module: A module with a class `Unpickler` that extends Python's, such as `dill`. It runs the file's
+            pickle, so that the file may run any code. Default: None.
+        weights_only: If False, the file may run any code. If True, load only tensors, plain containers and the globals
+            of `add_safe_globals`. Default: True without a `pickle_module`, False with one.
         mmap: If True, storages on the CPU are the file itself, mapped to memory and read when they are needed. If
             another process truncates the file meanwhile, an access ends this process with SIGBUS: leave it False for
             files that may change. Default: False. With it, `f` is a path. Writes stay in memory; the file must not be
@@ -70,6 +70,7 @@ def load(
         EOFError: The file is empty, or its pickle ends too early.
         RuntimeError: The file is damaged or has another format, which `mmap` may not have been written for, a tensor
             does not fit its storage, or a device is not there.
+        RuntimeError: `pickle_module` is given with weights_only=True.
         TypeError: `pickle_module` has no class `Unpickler`.
         ValueError: `mmap` is given for what is no path, or the file names no order of bytes that is known.
 
@@ -82,7 +83,7 @@ def load(
     """
     from .reading import read
 
-    safe = weights_only is not False
+    safe = pickle_module is None if weights_only is None else weights_only
     if safe and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     unpickler = getattr(pickle_module or pickle, "Unpickler", None)

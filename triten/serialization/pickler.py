@@ -232,7 +232,8 @@ def write(
 
     Raises:
         RuntimeError: The folder of the file does not exist.
-        AttributeError: `f` is neither a path nor has a `write` method.
+        AttributeError: `f` is neither a path nor has the attribute `write`.
+        TypeError: `f.write` cannot be called.
     """
     opened: AbstractContextManager[IO[bytes]]
     folder = "archive"
@@ -242,10 +243,12 @@ def write(
         if parent and not os.path.isdir(parent):
             raise RuntimeError(f"Parent directory {parent} does not exist.")
         folder, opened = os.path.splitext(name)[0], replacing(path)
-    elif not callable(getattr(f, "write", None)):
+    elif not hasattr(f, "write"):
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
         )
+    elif not callable(f.write):
+        raise TypeError(f"save: the 'write' attribute of 'f' must be callable, got {type(f.write).__name__}")
     else:
         opened = nullcontext(f)
     data = io.BytesIO()

@@ -148,3 +148,45 @@ def test_views_share_memory_and_gradients_flow():
     w = mode.from_tensor(tt.ones(4, requires_grad=True))
     (grad,) = tt.autograd.grad((x @ w).sum(), w)
     assert is_fake(grad) and grad.shape == (4,)
+
+
+def test_an_element_that_the_program_gave_can_be_read():
+    with FakeTensorMode():
+        x = tt.tensor(4.0)
+        y = x.add_(1)
+        assert x.item() == y.item() == 5.0 and bool(x == 5) and float(x * 2) == 10.0
+        assert isinstance(x, FakeTensor) and x.constant.item() == 5.0
+        a = tt.tensor([4.0])
+        b = a[:]
+        b.mul_(2)
+        assert a.item() == 8.0 and tt.stack([x, y]).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.add_(tt.rand([1])),
+        lambda x: x[:].copy_(tt.empty(1)),
+        lambda x: x.resize_([2]),
+        lambda x: x.expand([4]),
+        lambda x: x.uniform_(),
+        lambda x: tt.add(tt.rand(1), 1, out=x),
+    ],
+)
+def test_a_write_of_unknown_elements_is_seen_through_all_views(write):
+    with FakeTensorMode():
+        x = tt.tensor([1.0])
+        y = x.view(1, 1)
+        assert y.item() == 1.0
+        write(x)
+        for each in (x, y):
+            assert each.constant is None
+        with pytest.raises(DataDependentOutputException):
+            y.item()
+
+
+def test_only_one_element_without_random_numbers_is_known():
+    with FakeTensorMode(allow_fallback_kernels=False) as mode:
+        assert tt.tensor([1, 2]).constant is None and tt.rand(1).constant is None
+        assert mode.from_tensor(tt.ones(1)).constant is None
+        assert (tt.tensor(1.0) + tt.rand(1)).constant is None

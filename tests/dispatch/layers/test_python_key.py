@@ -681,7 +681,7 @@ def test_a_class_that_handles_operators_opts_out_of_the_default_handler_of_calls
         x = tt.Tensor._make_wrapper_subclass(cls, (2,))
         x.held = tt.ones(2)
         assert type(x + 1) is result and (x + 1).tolist() == [2, 2]
-    assert Held.__tensor_function__ is tt._C._disabled_tensor_function_impl
+    assert Held.__tensor_function__ is tt._C._disabled_tensor_function_impl and Held.__name__ == "Held"
     assert Mixed.__tensor_function__.__func__ is tt.Tensor.__tensor_function__.__func__
 
 

@@ -317,7 +317,13 @@ WITHOUT_SAMPLE = {
         ("_weight_norm", "_weight_norm_interface", "_weight_norm_interface_backward"),
         "is made of norms and pointwise operators, which are sampled",
     ),
-    "is_non_overlapping_and_dense": "asks about metadata, computes nothing",
+    **dict.fromkeys(
+        (
+            *("dim", "size", "stride", "numel", "storage_offset", "is_contiguous", "sym_is_contiguous"),
+            *("is_strides_like_format", "is_non_overlapping_and_dense"),
+        ),
+        "asks about metadata, computes nothing",
+    ),
     "lift_fresh": "gives a view of the whole tensor",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
 }
