@@ -22,7 +22,7 @@ from .device import device as Device
 from .dispatch_key_set import DispatchKeySet
 from .generic_base import GenericBase
 from .layout import layout as Layout
-from .layout import strided
+from .layout import sparse_coo, strided
 from .scalar_type import QUANTIZED
 from .scalar_type import dtype as ScalarType
 from .size import Size
@@ -472,7 +472,10 @@ class TensorImpl(GenericBase):
             20
         """
         if self._spec.layout is not strided:
-            raise NotImplementedError(f"Cannot access storage of a tensor of layout {self._spec.layout}")
+            kind = "SparseTensorImpl" if self._spec.layout is sparse_coo else "SparseCsrTensorImpl"
+            raise NotImplementedError(
+                f"Cannot access storage of {kind}: the tensor has the layout {self._spec.layout}"
+            )
         storage = storage_of(self._data, self._spec.device)
         storage.follow(self._data.ints if self._spec.dtype in QUANTIZED else self)
         return storage

@@ -152,7 +152,7 @@ def test_unused_submodules_go(traced: fx.GraphModule) -> None:
 
 
 def test_a_get_attr_without_a_reference_warns(traced: fx.GraphModule) -> None:
-    with pytest.warns(UserWarning, match="the owning GraphModule has no parameter, buffer or module"):
+    with pytest.warns(UserWarning, match="no underlying reference in the owning GraphModule"):
         traced.graph.get_attr("no.such")
     with pytest.raises(AttributeError):
         traced.graph.call_module("no_such")

@@ -85,3 +85,20 @@ def test_signatures_of_an_operators_overloads() -> None:
     assert bound.arguments == {"input": 1, "other": 2, "alpha": 1}
     assert next(iter(get_signature_for_torch_op(tt.ops.aten.add.Tensor)[0].parameters)) == "self"
     assert get_signature_for_torch_op(len) is None
+
+
+def test_mutable_operations_are_refused_on_request():
+    class Checking(tt.fx.Tracer):
+        check_mutable_operations = True
+
+    def into(x):
+        y = tt.rand_like(x)
+        tt.sigmoid(x, out=y)
+        return y
+
+    with pytest.raises(RuntimeError, match=r"Tried to trace mutable operation aten::sigmoid\.out"):
+        Checking().trace(into)
+    with pytest.raises(RuntimeError, match="mutable operation aten::relu_"):
+        Checking().trace(lambda x: tt.relu_(x))
+    assert len(Checking().trace(lambda x: tt.sigmoid(x)).nodes) == 3
+    assert len(tt.fx.Tracer().trace(into).nodes) == 4

@@ -110,19 +110,139 @@ def test_modules_run_on_it(device):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: x.sum(-1), RuntimeError, "require keepdim=True"),
+        (lambda x: x.sum(-1), RuntimeError, "requires keepdim=True"),
         (
             lambda x: x.sort(),
             NotImplementedError,
             r"sort\(\): not supported for .* triten.strided",
         ),
-        (lambda x: x.softmax(0), RuntimeError, r"softmax\(\): not supported .* on dim=0"),
+        (lambda x: x.softmax(0), RuntimeError, r"Cannot apply softmax across nested dimension 0"),
         (lambda x: x + tt.nested.nested_tensor([tt.ones(1)]), RuntimeError, r"as many tensors, got \[2, 1\]"),
         (lambda x: tt.add(x, 1, out=tt.ones(1)), RuntimeError, r"out= is not supported"),
-        (lambda x: tt.nested.nested_tensor([tt.ones(1), tt.ones(1, 1)]), RuntimeError, "the same ndim"),
-        (lambda x: x.reshape(-1), RuntimeError, "expected 2 as the size of the batch"),
+        (
+            lambda x: tt.nested.nested_tensor([tt.ones(1), tt.ones(1, 1)]),
+            RuntimeError,
+            "All Tensors given to nested_tensor must have the same dimension",
+        ),
+        (
+            lambda x: x.reshape(-1),
+            RuntimeError,
+            "For now nested reshape cannot change or infer the implicit batch",
+        ),
     ],
 )
 def test_what_is_not_supported_says_so(call, error, message):
     with pytest.raises(error, match=message):
         call(tt.nested.nested_tensor(parts()))
+
+
+def _pair():
+    return tt.nested.nested_tensor([tt.arange(6.0).view(2, 3), tt.arange(12.0).view(4, 3)])
+
+
+def _sizes(nested):
+    return [list(each.shape) for each in nested.unbind()]
+
+
+def test_dimensions_are_added_and_removed():
+    nested = _pair()
+    shapes = {dim: _sizes(nested.unsqueeze(dim)) for dim in (1, 2, 3, -1, -2, -3)}
+    last, middle, first = [[2, 3, 1], [4, 3, 1]], [[2, 1, 3], [4, 1, 3]], [[1, 2, 3], [1, 4, 3]]
+    assert shapes == {1: first, 2: middle, 3: last, -1: last, -2: middle, -3: first}
+    assert all(nested.unsqueeze(dim).squeeze(dim).is_same_size(nested) for dim in shapes)
+    assert nested.squeeze(-1) is nested and nested.transpose(1, 1) is nested
+    assert _sizes(nested.unsqueeze(1).unsqueeze(1).squeeze((1, 2))) == [[2, 3], [4, 3]]
+    assert _sizes(nested.view(2, -1, 3, 1)) == [[2, 3, 1], [4, 3, 1]]
+    assert _sizes(nested.view(2, -1, -1)) == [[2, 3], [4, 3]]
+    assert nested._nested_tensor_size().tolist() == [[2, 3], [4, 3]]
+    assert nested.transpose(1, 2)._nested_tensor_strides().tolist() == [[1, 3], [1, 3]]
+
+
+def test_last_dimensions_are_split():
+    first, second = _pair().split_with_sizes([1, 2], -1)
+    assert [each.tolist() for each in first.unbind()] == [[[0.0], [3.0]], [[0.0], [3.0], [6.0], [9.0]]]
+    assert _sizes(second) == [[2, 2], [4, 2]] and [_sizes(each) for each in _pair().split(2, -1)] == [
+        [[2, 2], [4, 2]],
+        [[2, 1], [4, 1]],
+    ]
+    assert len(_pair().split([1, 1, 1], 2)) == 3
+
+
+def test_products_of_matrices():
+    nested = _pair()
+    expected = [each @ each.T for each in nested.unbind()]
+    for found in (nested.bmm(nested.transpose(1, 2)), nested @ nested.transpose(-1, -2)):
+        assert all(map(tt.equal, found.unbind(), expected))
+    dense = tt.ones(2, 3, 1)
+    assert [each.flatten().tolist() for each in nested.bmm(dense).unbind()] == [
+        [3.0, 12.0],
+        [3.0, 12.0, 21.0, 30.0],
+    ]
+    assert _sizes(tt.matmul(nested, tt.ones(3, 5))) == [[2, 5], [4, 5]]
+    assert _sizes(tt.nn.functional.linear(nested, tt.ones(5, 3))) == [[2, 5], [4, 5]]
+
+
+def test_no_tensors():
+    none = tt.nested.nested_tensor([])
+    assert none.dtype is tt.float32 and none.device.type == "cpu" and none.size(0) == 0
+    assert none.is_contiguous() and repr(none) == "nested_tensor([\n\n])"
+    assert tt.nested.to_padded_tensor(none, 4.0).shape == (0,) and len(tt.softmax(none, 1)) == 0
+
+
+def test_tensors_are_packed():
+    nested = tt.nested.nested_tensor([tt.ones(2, 3).T, tt.ones(4, 3).T])
+    assert nested.is_contiguous() and nested.unbind()[0].stride() == (2, 1)
+    other = tt.empty_like(nested)
+    assert tt.equal(other.copy_(nested).unbind()[1], tt.ones(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda n: n.squeeze(), RuntimeError, "squeeze without the dim argument is not supported"),
+        (lambda n: n.squeeze(0), RuntimeError, "squeezing dimension 0 is not supported"),
+        (lambda n: n.squeeze(3), IndexError, "Dimension out of range"),
+        (lambda n: n.unsqueeze(0), RuntimeError, "unsqueezing dimension 0 is not supported"),
+        (lambda n: n.unsqueeze(4), IndexError, "Dimension out of range"),
+        (lambda n: n.transpose(0, 1), RuntimeError, "Nested tensor dimension 0 cannot be transposed"),
+        (lambda n: n.chunk(2, 0), RuntimeError, "only supported for the last dimension"),
+        (lambda n: n.chunk(4, 1), RuntimeError, "only supported for the last dimension"),
+        (lambda n: n.split_with_sizes([1, 1], 1), RuntimeError, "only supported for the last dimension"),
+        (lambda n: n.split_with_sizes([1, 1], 2), RuntimeError, "expects split_sizes to sum exactly to 3"),
+        (lambda n: n.view(()), RuntimeError, "is invalid for a nested tensor"),
+        (lambda n: n.view(3, -1), RuntimeError, "For now nested view cannot change or infer"),
+        (lambda n: n.view(2, 2, 3), RuntimeError, "is invalid for input of size 12"),
+        (lambda n: n.view(2, -1, -1, 1), RuntimeError, "only one dimension can be inferred"),
+        (lambda n: n.bmm(n), RuntimeError, "0-th nested matrices in batch cannot be multiplied"),
+        (lambda n: n.bmm(tt.ones(4)), RuntimeError, "a nested self and non-nested other"),
+        (lambda n: tt.ones(4).matmul(n), RuntimeError, "a non-nested self and nested other"),
+        (lambda n: n.bmm(tt.ones(3, 3, 1)), RuntimeError, "to be: 2 but got: 3"),
+        (lambda n: n.sum([0, 1], keepdim=True), RuntimeError, "reduction of a single dimension"),
+        (lambda n: n.sum(0, keepdim=True), RuntimeError, "reduced across the last dimension"),
+        (lambda n: tt.nn.functional.linear(n, tt.ones(2, 4)), RuntimeError, "last_dim = 3, and weight"),
+        (lambda n: tt.nn.functional.linear(n, n), RuntimeError, "does not support nested weight"),
+        (lambda n: tt.layer_norm(n, (4, 3)), RuntimeError, "extends into irregular dimensions"),
+        (
+            lambda n: n.copy_(n.unsqueeze(1)),
+            RuntimeError,
+            "copy_ only supports tensors that are the same size",
+        ),
+        (
+            lambda n: n.clone(memory_format=tt.channels_last),
+            RuntimeError,
+            "called clone with memory format: ChannelsLast",
+        ),
+        (lambda n: n.size(), RuntimeError, "NestedTensorImpl doesn't support sizes"),
+        (lambda n: n.stride(), RuntimeError, "NestedTensorImpl doesn't support strides"),
+        (lambda n: n[2], IndexError, "index 2 is out of bounds for dimension 0 with size 2"),
+        (lambda n: tt.nested.nested_tensor(tt.ones(2)), TypeError, "Only lists"),
+        (
+            lambda n: tt.nested.nested_tensor([]).view(-1),
+            RuntimeError,
+            "empty nested tensor cannot be reshaped",
+        ),
+    ],
+)
+def test_errors_are_those_of_torch(call, error, message):
+    with pytest.raises(error, match=message):
+        call(_pair())

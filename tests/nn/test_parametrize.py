@@ -106,6 +106,35 @@ def test_buffers_copies_and_the_cache():
     assert parametrize.is_parametrized(plain, "weight")
 
 
+class Inverse(nn.Module):
+    """A parametrization whose inverse is of another kind."""
+
+    def __init__(self, inverse):
+        super().__init__()
+        self.inverse = inverse
+
+    def forward(self, x):
+        return x
+
+    def right_inverse(self, x):
+        return self.inverse(x)
+
+
+def test_inverses_keep_dtype_and_shape():
+    layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Doubled())
+    for inverse, kind in ((tt.Tensor.bool, "dtype"), (lambda x: x[:1], "shape")):
+        message = (
+            f"right_inverse must have the same {kind} as module.weight, unless the `unsafe` flag is enabled"
+        )
+        with pytest.raises(ValueError, match=message):
+            parametrize.register_parametrization(layer, "weight", Inverse(inverse))
+    with pytest.raises(ValueError, match=r"right_inverse must return a tensor\. Got: int"):
+        parametrize.register_parametrization(layer, "weight", Inverse(lambda x: 1))
+    with pytest.raises(ValueError, match=r"unless the `unsafe` flag is enabled\.\nmodule\.weight\.shape"):
+        parametrize.register_parametrization(layer, "weight", Wider())
+    assert len(layer.parametrizations.weight) == 1
+
+
 def test_refusals():
     layer = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="does not have a parameter"):

@@ -301,3 +301,59 @@ def test_gradients_have_the_places_of_their_tensor(device: str, kind: str) -> No
     made = tt.sparse_compressed_tensor(parts.compressed, parts.plain, values, (4, 4), layout=x.layout)
     (made.to_dense() * weights).sum().backward()
     assert values.grad.equal(weights.sparse_mask(x.detach()).values())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda x: tt.empty_like(x, layout=tt.sparse_csc),
+            RuntimeError,
+            r"different sparse layout is not supported \(self is SparseCsr but you requested SparseCsc\)",
+        ),
+        (
+            lambda x: tt.empty_like(x, layout=tt.sparse_coo),
+            RuntimeError,
+            r"different sparse layout is not supported \(self is SparseCsr but you requested Sparse\)",
+        ),
+        (lambda x: x.untyped_storage(), NotImplementedError, "Cannot access storage of SparseCsrTensorImpl"),
+        (
+            lambda x: x.to_sparse_coo().storage(),
+            NotImplementedError,
+            "Cannot access storage of SparseTensorImpl",
+        ),
+        (
+            lambda x: x.resize_(4),
+            RuntimeError,
+            r"Only batched sparse CSR matrices are supported, but got size \[4\]",
+        ),
+        (
+            lambda x: x.copy_(tt.ones(2, 3).to_sparse_csr()),
+            RuntimeError,
+            "only sparse compressed tensors with the same number of specified elements are supported",
+        ),
+        (
+            lambda x: tt.empty((5,), layout=tt.sparse_bsr),
+            RuntimeError,
+            r"Only batched sparse compressed \(non-block\) tensors are supported, but got size \[5\]",
+        ),
+        (
+            lambda x: tt.empty((2, 4), layout=tt.sparse_bsr),
+            RuntimeError,
+            r"expected sparse compressed \(non-block\) tensor layout but got SparseBsr",
+        ),
+        (
+            lambda x: x.to_sparse_coo() // x.to_sparse_coo(),
+            RuntimeError,
+            r"Sparse floor division requires a scalar or zero-dim dense tensor divisor \(got shape \[2, 3\]",
+        ),
+        (
+            lambda x: x.to_sparse_coo() / tt.ones(2, 3),
+            RuntimeError,
+            r"Sparse division requires a scalar or zero-dim dense tensor divisor \(got shape \[2, 3\]",
+        ),
+    ],
+)
+def test_errors_are_those_of_torch(call, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(tt.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]).to_sparse_csr())

@@ -187,8 +187,9 @@ class Graph(LinkedGraph[Node]):
         """Create a node that reads an attribute of the module; warn if the owning module lacks it."""
         if self.owning_module is not None and not _has_reference(self.owning_module, qualified_name):
             warnings.warn(
-                f"get_attr({qualified_name!r}): the owning GraphModule has no parameter, buffer or module of this "
-                "name; add it with add_submodule, register_parameter or register_buffer",
+                "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! Call "
+                "GraphModule.add_submodule, register_parameter or register_buffer to add it, got "
+                f"{qualified_name!r}",
                 stacklevel=2,
             )
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)

@@ -17,13 +17,16 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 HINT = (
-    "To change the arguments of a node, assign new ones: node.args = (...), or node.update_arg(index, value)."
+    "If you are attempting to modify the kwargs or args of a torch.fx.Node object, instead create a new copy of it and "
+    "assign the copy to the node: node.args = new_args, or use node.update_arg(index, value)."
 )
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"{type(self).__name__!r} object does not support mutation ({name}). {HINT}")
+        raise TypeError(
+            f"{type(self).__name__!r} object does not support mutation. {HINT} Got a call of {name}."
+        )
 
     refuse.__name__ = name
     return refuse

@@ -11,7 +11,13 @@ from ..dispatch.core.op_overload import OpOverload, OpOverloadGroup, Ops
 from ..dispatch.schema import FunctionSchema
 from .qualified_names import ROOT, qualified_name
 
-__all__ = ["ArgsKwargsPair", "get_signature_for_torch_op", "normalize_function", "normalize_module"]
+__all__ = [
+    "ArgsKwargsPair",
+    "check_for_mutable_operation",
+    "get_signature_for_torch_op",
+    "normalize_function",
+    "normalize_module",
+]
 
 _ops = Ops()
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -95,6 +101,30 @@ def normalize_module(
     if getattr(nn, type(module).__name__, None) is not type(module):
         return None
     return _bound(inspect.signature(module.forward), args, dict(kwargs or {}), normalize_to_only_use_kwargs)
+
+
+def check_for_mutable_operation(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise an error for a call that only fits an overload that changes its arguments.
+
+    Args:
+        target: A public function, or an operator of ``tt.ops``; others are not checked.
+        args: The arguments by position.
+        kwargs: The arguments by name.
+
+    Raises:
+        RuntimeError: The overload changes an argument, such as one with ``out=``.
+    """
+    receiver = "self" if isinstance(target, OpOverload | OpOverloadGroup) else "input"
+    fitting = [
+        each
+        for each in _all_overloads_of(target)
+        if _bound_to_schema(each, args, dict(kwargs), receiver) is not None
+    ]
+    if len(fitting) == 1 and fitting[0]._schema.is_mutable:
+        raise RuntimeError(
+            f"Tried to trace mutable operation {fitting[0]._schema}. FX only supports functional code, so operations "
+            "that mutate operands in-place (e.g. via `out` arguments) are not supported"
+        )
 
 
 def get_signature_for_torch_op(

@@ -74,6 +74,7 @@ class TracerBase:
     - `trace_asserts`: record ``assert`` on a proxy as a node.
     - `proxy_buffer_attributes`: return proxies for buffers that are read.
     - `traced_func_name`: the method of a module that is traced.
+    - `check_mutable_operations`: refuse functions that change their arguments, such as those with ``out=``.
     """
 
     graph: Graph
@@ -81,6 +82,7 @@ class TracerBase:
     trace_asserts: bool = False
     proxy_buffer_attributes: bool = False
     traced_func_name: str = "forward"
+    check_mutable_operations: bool = False
 
     scope: Scope
     module_stack: OrderedDict[str, tuple[str, Any]]
@@ -96,6 +98,10 @@ class TracerBase:
         type_expr: Any | None = None,
     ) -> Node:
         """Add a step to the graph: what a subclass overrides to check or change steps."""
+        if kind == "call_function" and self.check_mutable_operations:
+            from .operator_schemas import check_for_mutable_operation
+
+            check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
         if fx_traceback.has_preserved_node_meta():

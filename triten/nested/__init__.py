@@ -16,7 +16,15 @@ In this folder `ragged` has offsets and lengths, `nested_tensor` and `strided` t
 are families of operators fill their tables.
 """
 
-from . import derivatives, pointwise, products, reductions, shapes  # noqa: F401 - they fill the table
+from . import (  # noqa: F401 - they fill the tables
+    derivatives,
+    pointwise,
+    products,
+    reductions,
+    shapes,
+    strided_products,
+    strided_shapes,
+)
 from .creation import as_nested_tensor, masked_select, narrow, nested_tensor, nested_tensor_from_jagged
 from .padding import to_padded_tensor
 

@@ -11,6 +11,7 @@ from ..dispatch.tensor_data import as_tensor
 from ..runtime.device import DeviceLike
 from ..runtime.layout import jagged, strided
 from ..runtime.layout import layout as Layout
+from ..runtime.memory_format import contiguous_format
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import int64
 from .nested_tensor import NestedTensor
@@ -79,10 +80,16 @@ def nested_tensor(
         >>> [each.tolist() for each in (x * 10).unbind()]
         [[0.0, 10.0], [0.0, 10.0, 20.0]]
     """
+    if not isinstance(tensor_list, list):
+        raise TypeError(
+            "Only lists (List[Tensor] and List[List...[Scalar]]) are accepted in nested_tensor, got "
+            f"{type(tensor_list).__name__}"
+        )
     tensors = [(each if isinstance(each, Tensor) else as_tensor(each)).detach() for each in tensor_list]
     made: Any
     if layout is None or layout is strided:
-        made = StridedNestedTensor([each.to(device=device, dtype=dtype, copy=True) for each in tensors])
+        copies = (each.to(device=device, dtype=dtype) for each in tensors)
+        made = StridedNestedTensor([each.clone(memory_format=contiguous_format) for each in copies])
     elif layout is jagged:
         made = _jagged_from_list(tensors, dtype, device)
     else:

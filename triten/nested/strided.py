@@ -10,8 +10,10 @@ from ..dispatch.core.tensor_function import body_of
 from ..dispatch.generated import functions as ops
 from ..dispatch.layers.overrides.rule_table import RuleTable, name_of
 from ..dispatch.tensor import Tensor
+from ..dispatch.tensor_data import tensor
 from ..runtime.layout import layout as Layout
 from ..runtime.layout import strided
+from ..runtime.scalar_type import int64
 from .padding import to_padded_tensor
 from .pointwise import ASKED, VALUEWISE
 
@@ -37,7 +39,14 @@ class StridedNestedTensor(Tensor):
             RuntimeError: The components differ in dimensions, dtype or device.
         """
         parts = list(components)
-        for what in ("ndim", "dtype", "device"):
+        for i in range(1, len(parts)):
+            if parts[i].dim() != parts[i - 1].dim():
+                raise RuntimeError(
+                    "All Tensors given to nested_tensor must have the same dimension. Found dimension "
+                    f"{parts[i].dim()} for Tensor at index {i} and dimension {parts[i - 1].dim()} for Tensor at index "
+                    f"{i - 1}."
+                )
+        for what in ("dtype", "device"):
             found = [getattr(each, what) for each in parts]
             if len(set(found)) > 1:
                 raise RuntimeError(f"nested_tensor(): expected tensors of the same {what}, got {found}")
@@ -63,6 +72,7 @@ class StridedNestedTensor(Tensor):
     def shape(self) -> Any:
         """Raises RuntimeError: dimensions have no one size; `size` has one of a regular dimension."""
         raise RuntimeError(
+            "NestedTensorImpl doesn't support sizes: "
             "nested tensors with layout strided have no shape; size(dim) is the size of a regular dimension, and "
             "to_padded_tensor(...) or unbind() gives tensors that have one"
         )
@@ -80,6 +90,24 @@ class StridedNestedTensor(Tensor):
         if len(sizes) != 1:
             raise RuntimeError(f"Given dimension {at} is irregular and does not have a size.")
         return sizes.pop()
+
+    def stride(self, dim: Any = None) -> Any:
+        """Raise RuntimeError: each tensor has its own strides."""
+        raise RuntimeError(
+            "NestedTensorImpl doesn't support strides: each tensor of unbind() has its own strides"
+        )
+
+    def _nested_tensor_size(self) -> Tensor:
+        """Return the sizes of the tensors, one row for each."""
+        return self._table(lambda each: each.shape)
+
+    def _nested_tensor_strides(self) -> Tensor:
+        """Return the strides of the tensors, one row for each."""
+        return self._table(lambda each: each.stride())
+
+    def _table(self, row: Callable[[Tensor], Sequence[int]]) -> Tensor:
+        rows = [[int(n) for n in row(each)] for each in self._components]
+        return tensor(rows, dtype=int64) if rows else ops.empty(0, dtype=int64)
 
     @property
     def layout(self) -> Layout:
@@ -142,6 +170,8 @@ class StridedNestedTensor(Tensor):
 
     def __repr__(self) -> str:
         shown = [repr(each).replace("\n", "\n  ") for each in self._components]
+        if not shown:
+            return "nested_tensor([\n\n])"
         return "nested_tensor([\n  " + ",\n  ".join(shown) + "\n])"
 
     __str__ = __repr__
@@ -192,7 +222,7 @@ def _wrapped(nested: StridedNestedTensor, dim: int, name: str) -> int:
     dims = nested.dim()
     if not -dims <= dim < dims:
         raise IndexError(
-            f"{name}(): Dimension out of range (expected to be in range of [{-dims}, {dims - 1}], but got {dim})"
+            f"Dimension out of range (expected to be in range of [{-dims}, {dims - 1}], but got {dim})"
         )
     return dim % dims
 
@@ -241,7 +271,7 @@ def _mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 @STRIDED.rule(
-    "pointwise", "where", "masked_fill", "masked_fill_", "copy_", *VALUEWISE, "contiguous", "linear", "cumsum"
+    "pointwise", "where", "masked_fill", "masked_fill_", "copy_", *VALUEWISE, "contiguous", "cumsum"
 )
 def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a call on each tensor; a dense argument is shared, or split along the batch."""
@@ -249,7 +279,7 @@ def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
     def spread(value: Any) -> Any:
         dense = isinstance(value, Tensor) and not isinstance(value, StridedNestedTensor)
-        if dense and value.dim() == found.dim() and name_of(func) != "linear":
+        if dense and value.dim() == found.dim():
             if value.shape[0] not in (1, len(found)):
                 raise RuntimeError(
                     f"{name_of(func)}(): expected a dense tensor for a batch of {len(found)}, got shape "
@@ -261,10 +291,17 @@ def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return _mapped(func, [spread(v) for v in args], {name: spread(v) for name, v in kwargs.items()})
 
 
-@STRIDED.rule("scaled_dot_product_attention", "layer_norm", "rms_norm", "matmul", "bmm", "embedding")
+@STRIDED.rule("scaled_dot_product_attention", "layer_norm", "rms_norm", "embedding")
 def whole(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a call over the last dimensions; a dense tensor with the batch's dimensions is split along the batch."""
     found = _nested_in([*args, *kwargs.values()])[0]
+    if name_of(func) == "layer_norm":
+        shape = args[1] if len(args) > 1 else kwargs["normalized_shape"]
+        rows = {tuple(each.shape[each.dim() - len(shape) :]) for each in found._components}
+        if len(rows) > 1:
+            raise RuntimeError(
+                f"normalized_shape extends into irregular dimensions for the nested tensor, got {list(shape)}"
+            )
     spread = [
         StridedNestedTensor(v.unbind())
         if isinstance(v, Tensor) and not v.is_nested and v.dim() == found.dim() and v.dim() > 2
@@ -279,7 +316,10 @@ def whole(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     *[f"{name}.__get__" for name in ("dtype", "device", "is_cuda", "is_cpu", "is_meta", "itemsize")],
 )
 def asked(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Answer a query from the first tensor."""
+    """Answer a query from the first tensor, or for no tensors from an empty one."""
+    if not args[0]._components:
+        made: Any = args[0]
+        return func(ops.empty(0, dtype=made._spec.dtype, device=made._spec.device), *args[1:], **kwargs)
     return func(*[_part(each, 0) for each in args], **kwargs)
 
 
@@ -291,13 +331,17 @@ def _with_dim(name: str) -> None:
         dim = rest.pop(0) if rest else given.pop("dim", given.pop("axis", None))
         if dim is None:
             raise RuntimeError(f"{name}(): expected dim for a nested tensor with layout strided, got None")
+        if not nested._components:
+            return nested
+        if _wrapped(nested, dim, name) == 0:
+            raise RuntimeError(f"Cannot apply {name} across nested dimension 0")
         inner = _inner(nested, dim, name)
         return _mapped(func, (nested, inner, *rest), given)
 
     STRIDED.rules[name] = rule
 
 
-for _name in ("softmax", "log_softmax", "_softmax", "softmin", "cumsum", "unsqueeze", "select", "unflatten"):
+for _name in ("softmax", "log_softmax", "_softmax", "softmin", "cumsum", "select", "unflatten"):
     _with_dim(_name)
 
 
@@ -309,8 +353,12 @@ def _reduction(name: str) -> None:
             return operator(input.values(), **named)
         if not keepdim:
             raise RuntimeError(
-                f"{name}(): nested tensors with layout strided require keepdim=True along a dimension"
+                f"NestedTensor always requires keepdim=True for now. {name}() got keepdim=False"
             )
+        if 0 in [_wrapped(input, each, name) for each in ([dim] if isinstance(dim, int) else dim)]:
+            only = "can only be reduced across the last dimension for now got dimension 0 instead."
+            several = "only allows reduction of a single dimension for now."
+            raise RuntimeError(f"NestedTensor {only if isinstance(dim, int) or len(dim) == 1 else several}")
         dims = [_inner(input, each, name) for each in ([dim] if isinstance(dim, int) else dim)]
         inner: Any = dims[0] if isinstance(dim, int) else dims
         return StridedNestedTensor([operator(each, inner, True, **named) for each in input._components])
@@ -336,21 +384,10 @@ def subscript(input: StridedNestedTensor, index: Any) -> Tensor:
         raise NotImplementedError(
             "__getitem__(): nested tensors with layout strided support an integer for the batch"
         )
+    if not -len(input) <= first < len(input):
+        raise IndexError(f"index {first} is out of bounds for dimension 0 with size {len(input)}")
     chosen = input._components[first]
     return chosen[tuple(rest)] if rest else chosen
-
-
-@STRIDED.signature("transpose", "swapaxes", "swapdims")
-def transpose(input: StridedNestedTensor, dim0: int, dim1: int) -> StridedNestedTensor:
-    first, second = _inner(input, dim0, "transpose"), _inner(input, dim1, "transpose")
-    return StridedNestedTensor([each.transpose(first, second) for each in input._components])
-
-
-@STRIDED.signature()
-def chunk(input: StridedNestedTensor, chunks: int, dim: int = 0) -> tuple[StridedNestedTensor, ...]:
-    inner = _inner(input, dim, "chunk")
-    parts = zip(*[each.chunk(chunks, inner) for each in input._components], strict=True)
-    return tuple(StridedNestedTensor(each) for each in parts)
 
 
 @STRIDED.signature("cat", "concat", "concatenate")
@@ -358,14 +395,6 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> StridedNestedTensor:
     if dim != 0:
         return _mapped(ops.cat, (tensors,), {"dim": _inner(tensors[0], dim, "cat")})  # type: ignore[no-any-return]
     return StridedNestedTensor([part for each in tensors for part in each.unbind()])
-
-
-@STRIDED.signature("view", "reshape")
-def reshape(input: StridedNestedTensor, *shape: Any) -> StridedNestedTensor:
-    sizes = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], list | tuple) else list(shape)
-    if not sizes or sizes[0] != len(input):
-        raise RuntimeError(f"reshape(): expected {len(input)} as the size of the batch, got {sizes}")
-    return StridedNestedTensor([each.reshape(sizes[1:]) for each in input._components])
 
 
 @STRIDED.signature("numel", "nelement")
@@ -381,6 +410,8 @@ def is_contiguous(input: StridedNestedTensor, memory_format: Any = None) -> bool
 @STRIDED.signature("to_padded_tensor")
 def padded(input: StridedNestedTensor, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
     parts = input._components
+    if not parts:
+        return ops.empty(0, dtype=input.dtype, device=input.device)
     least = [max((int(each.shape[i]) for each in parts), default=0) for i in range(input.dim() - 1)]
     size = [len(parts), *least] if output_size is None else list(output_size)
     if len(size) != len(least) + 1 or any(a < b for a, b in zip(size, [len(parts), *least], strict=True)):

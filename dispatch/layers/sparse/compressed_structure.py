@@ -332,8 +332,8 @@ def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
         return self
     if self._data.nnz != src._data.nnz:
         raise RuntimeError(
-            f"{name} number of specified elements is not supported. self has {self._data.nnz} and src has "
-            f"{src._data.nnz}"
+            "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported. "
+            f"self has {self._data.nnz} and src has {src._data.nnz}"
         )
     if wanted.sizes != given.sizes:
         raise RuntimeError(
@@ -385,9 +385,9 @@ def _like(name: str, self: Any, dtype: Any, layout: Layout | None, device: Any) 
     if layout is None or layout is kind:
         return None
     dtype, where = dtype or spec.dtype, device or spec.device
-    if layout is sparse_coo:
+    if layout is sparse_coo and name == "zeros_like":
         return ops.empty(spec.sizes, dtype=dtype, layout=layout, device=where)
-    if layout not in COMPRESSED:
+    if layout not in COMPRESSED or name == "empty_like":
         raise RuntimeError(
             f"{name} with different sparse layout is not supported (self is {spoken(kind)} but you requested "
             f"{spoken(layout)})"
@@ -455,8 +455,8 @@ def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) 
     spec, data = self._spec, self._data
     if len(size) != spec.ndim or tuple(size[: data.batch_dim]) != spec.sizes[: data.batch_dim]:
         raise RuntimeError(
-            f"torch.resize_: resizing a sparse compressed tensor of size {list(spec.sizes)} to {list(size)} would "
-            "change its batch or the number of its dimensions, which is not supported"
+            f"torch.resize_: Only batched sparse CSR matrices are supported, but got size {list(size)}; the tensor's "
+            f"batch and number of dimensions stay those of {list(spec.sizes)}"
         )
     at = data.batch_dim
     if tuple(size[at + 2 :]) != spec.sizes[at + 2 :]:

@@ -188,26 +188,26 @@ def _divisor(self: Any, other: Any, name: str) -> Any:
     """Return the divisor of the values. Raises RuntimeError for anything but a number."""
     if _is_number(other) and isinstance(self, TensorImpl) and self._spec.layout is sparse_coo:
         return other
-    if not isinstance(other, TensorImpl) or other._spec.layout is sparse_coo:
-        raise RuntimeError(
-            "Sparse division requires a scalar or zero-dim dense tensor divisor (got a sparse divisor)"
-        )
+    shape = list(other._spec.sizes) if isinstance(other, TensorImpl) else []
     raise RuntimeError(
-        "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
-        f"{list(other._spec.sizes)} for divisor of {name})"
+        f"Sparse {name} requires a scalar or zero-dim dense tensor divisor (got shape {shape} for divisor)"
     )
 
 
 def div(self: Any, other: Any) -> Any:
     """Divide by a number."""
-    other = _divisor(self, other, "div")
+    other = _divisor(self, other, "division")
     indices, values = parts_of(self)
     return coo_tensor(indices, values / other, self.shape, self._data.is_coalesced)
 
 
 def div_mode(self: Any, other: Any, rounding_mode: str | None) -> Any:
     """Divide by a number with rounding, which is not linear."""
-    other = _divisor(self, other, "div")
+    return _divided(self, other, rounding_mode, "division")
+
+
+def _divided(self: Any, other: Any, rounding_mode: str | None, name: str) -> Any:
+    other = _divisor(self, other, name)
     if rounding_mode is not None:
         self = coalesced(self)
     indices, values = parts_of(self)
@@ -216,7 +216,7 @@ def div_mode(self: Any, other: Any, rounding_mode: str | None) -> Any:
 
 
 def floor_divide(self: Any, other: Any) -> Any:
-    return div_mode(self, other, "floor")
+    return _divided(self, other, "floor", "floor division")
 
 
 def pow_scalar(self: Any, exponent: Any) -> Any:

@@ -12,7 +12,7 @@ from ....runtime.allocator import storage_size
 from ....runtime.determinism import fills_uninitialized_memory
 from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
-from ....runtime.layout import jagged, sparse_coo, sparse_csc, sparse_csr, strided
+from ....runtime.layout import jagged, sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ....runtime.layout import layout as Layout
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
@@ -63,18 +63,21 @@ def sparse_factory(
 
     Raises RuntimeError for a block layout, because the arguments give no block size.
     """
+    sizes = check_sizes(name, size)
     if layout is sparse_coo:
-        made = functools.partial(find_overload("aten::sparse_coo_tensor.size"), check_sizes(name, size))
+        made = functools.partial(find_overload("aten::sparse_coo_tensor.size"), sizes)
+    elif len(sizes) < 2:
+        raise RuntimeError(
+            f"torch.{name}: Only batched sparse compressed (non-block) tensors are supported, but got size "
+            f"{list(sizes)}"
+        )
     elif layout is sparse_csr or layout is sparse_csc:
-        sizes = check_sizes(name, size)
         compressed = find_overload("aten::_sparse_compressed_tensor_with_dims")
-        if len(sizes) < 2:
-            raise RuntimeError(
-                f"{name}(): a tensor of layout {layout} has two dimensions at least, got {list(sizes)}"
-            )
         made = functools.partial(compressed, 0, 0, sizes, (), int64)
     else:
-        raise RuntimeError(f"{name}(): expected a sparse layout without blocks, got {layout}")
+        raise RuntimeError(
+            f"{name}(): expected sparse compressed (non-block) tensor layout but got {spoken(layout)}"
+        )
     make = functools.partial(made, dtype=dtype, layout=layout, device=device)
     return lambda *_: make()
 

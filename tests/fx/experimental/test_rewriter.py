@@ -57,3 +57,20 @@ def test_modules_are_rewritten_below_too_and_stay_as_they_are() -> None:
     assert tt.equal(module(x), model(x)) and type(model.inner) is Inner
     with pytest.raises(AssertionError):
         module(tt.ones(1, 2))
+
+
+class Spoken(tt.nn.Module):
+    def forward(self, x):
+        message = """
+less indented
+        """
+        assert x.ndim == 1, message
+        return x + 1
+
+
+def test_strings_of_several_lines_stay_as_they_are() -> None:
+    model = Spoken()
+    module = GraphModule(model, RewritingTracer().trace(model))
+    assert module(tt.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(AssertionError, match=r"^\nless indented\n        $"):
+        module(tt.ones(1, 2))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import textwrap
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -22,6 +21,18 @@ def _call_of(module: str, name: str, arguments: list[ast.expr]) -> ast.Call:
     """Return a call of a module's function that needs no global name."""
     function = ast.parse(f"__import__({module!r}, fromlist=[{name!r}]).{name}", mode="eval").body
     return ast.Call(func=function, args=arguments, keywords=[])
+
+
+def _definition(source: str) -> ast.AST:
+    """Parse the source of a function, whose first line may be indented.
+
+    Dedenting would fail at a string of several lines, which can be indented less.
+    """
+    if not source[:1].isspace():
+        return ast.parse(source).body[0]
+    block: Any = ast.parse(f"if True:\n{source}").body[0]
+    definition: ast.AST = ast.increment_lineno(block.body[0], -1)
+    return definition
 
 
 class AST_Rewriter(ast.NodeTransformer):
@@ -42,8 +53,7 @@ class AST_Rewriter(ast.NodeTransformer):
             OSError: The source is not available.
         """
         function: Any = inspect.unwrap(getattr(fn, "__func__", fn))
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        definition: Any = self.visit(tree).body[0]
+        definition: Any = self.visit(_definition(inspect.getsource(function)))
         definition.decorator_list = []
         free = function.__code__.co_freevars
         # The code needs the free variables of the original, so it is compiled inside of a function that has them.

@@ -59,15 +59,40 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
         module.register_buffer(name, tensor)
 
 
-def _check_kept(what: str, found: Tensor, before: Tensor, shown: str) -> None:
-    """Raise ValueError if a parametrization changes the class, dtype or shape of the tensor."""
+def _check_inverse(found: Tensor, before: Tensor, shown: str) -> None:
+    """Raise ValueError if a `right_inverse` changes the class, dtype or shape of the tensor."""
+    what = "parametrization.right_inverse"
     if not isinstance(found, Tensor):
-        raise ValueError(f"{what} must return a tensor. Got {type(found).__name__}.")
+        raise ValueError(f"{what} must return a tensor. Got: {type(found).__name__}")
     for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):
         if new != old:
             raise ValueError(
-                f"Registering a parametrization may not change the {kind} of the tensor, unless `unsafe` flag is "
-                f"enabled.\n{shown} {kind}: {old}\nparametrized {kind}: {new}"
+                f"The tensor returned by {what} must have the same {kind} as {shown}, unless the `unsafe` flag is "
+                f"enabled.\n{shown}.{kind}: {old}\nreturned {kind}: {new}"
+            )
+
+
+def _check_kept(found: Tensor, before: Tensor, shown: str = "") -> None:
+    """Raise ValueError if a parametrization changes the class, dtype or shape of the tensor.
+
+    Args:
+        found: The parametrized tensor.
+        before: The tensor.
+        shown: Its name, of a further parametrization. Default: ``""``, for the first one.
+    """
+    if not isinstance(found, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(found).__name__}.")
+    for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):
+        if new != old:
+            flag = "the `unsafe` flag" if shown else "`unsafe` flag"
+            values = (
+                f"{shown}.{kind}: {old}\nparametrization({shown}).{kind}: {new}"
+                if shown
+                else f"unparametrized {kind}: {old}\nparametrized {kind}: {new}"
+            )
+            raise ValueError(
+                f"Registering a parametrization may not change the {kind} of the tensor, unless {flag} is enabled.\n"
+                f"{values}"
             )
 
 
@@ -126,7 +151,7 @@ class ParametrizationList(ModuleList):
                     each = Parameter(each, original.requires_grad)
                 _register(self, f"original{i}", each.requires_grad_(original.requires_grad))
         if not unsafe:
-            _check_kept("A parametrization", self(), before, "unparametrized")
+            _check_kept(self(), before)
 
     def right_inverse(self, value: Tensor) -> None:
         """Set what the first function takes so that the last gives `value`.
@@ -249,13 +274,13 @@ def register_parametrization(
         if not unsafe:
             before = getattr(module, tensor_name)
             found = parametrization(before)
-            _check_kept("A parametrization", found, before, f"module.{tensor_name}")
+            _check_kept(found, before, f"module.{tensor_name}")
             if hasattr(parametrization, "right_inverse"):
                 try:
                     back = parametrization.right_inverse(found)
                 except NotImplementedError:
                     back = before
-                _check_kept("parametrization.right_inverse", back, before, f"module.{tensor_name}")
+                _check_inverse(back, before, f"module.{tensor_name}")
         functions.append(parametrization)
         functions.unsafe |= unsafe
         return module
