@@ -148,3 +148,18 @@ def test_views_share_memory_and_gradients_flow():
     w = mode.from_tensor(tt.ones(4, requires_grad=True))
     (grad,) = tt.autograd.grad((x @ w).sum(), w)
     assert is_fake(grad) and grad.shape == (4,)
+
+
+def test_tensors_without_a_fake_counterpart_are_refused() -> None:
+    from triten._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
+
+    for tensor in (
+        tt.eye(2).to_sparse(),
+        tt.eye(2).to_sparse_csr(),
+        tt.quantize_per_tensor(tt.ones(2), 1.0, 0, tt.qint8),
+    ):
+        with pytest.raises(
+            UnsupportedFakeTensorException, match="FakeTensorMode has no fake tensors of"
+        ) as caught:
+            FakeTensorMode().from_tensor(tensor)
+        assert caught.value.reason == str(caught.value)
