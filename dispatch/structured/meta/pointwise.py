@@ -444,9 +444,9 @@ def frac(meta: MetaBase, self: TensorSpec) -> None:
 
 def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
     """Infer an output of an input and its values at zero, of one real dtype."""
-    if self.dtype.is_complex or values.dtype.is_complex:
-        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     out = meta.maybe_get_output()
+    if self.dtype.is_complex or values.dtype.is_complex or (out is not None and out.dtype.is_complex):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     if self.dtype is not values.dtype or (out is not None and out.dtype is not self.dtype):
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
     binary(meta, self, values)
