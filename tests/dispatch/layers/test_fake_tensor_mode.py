@@ -163,3 +163,14 @@ def test_tensors_without_a_fake_counterpart_are_refused() -> None:
         ) as caught:
             FakeTensorMode().from_tensor(tensor)
         assert caught.value.reason == str(caught.value)
+
+
+def test_the_states_of_generators_are_real() -> None:
+    outside = tt.get_rng_state()
+    with FakeTensorMode():
+        state = tt.get_rng_state()
+        assert type(state) is tt.Tensor
+        tt.manual_seed(7)
+        tt.set_rng_state(state)
+        assert tt.get_rng_state().tolist() == outside.tolist()
+        tt.set_rng_state(outside)
