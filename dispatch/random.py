@@ -61,7 +61,8 @@ class Generator(streams.Generator):
         """
         if not isinstance(state, Tensor) or state.dtype is not uint8 or state.device is not CPU:
             raise TypeError("RNG state must be a triten.uint8 tensor in host memory")
-        array: NDArray[Any] = state.detach()._data
+        # The bytes themselves: a mode such as FakeTensorMode does not see this call.
+        array: NDArray[Any] = state._data if isinstance(state._data, np.ndarray) else state.detach()._data
         self.set_state_bytes(np.ascontiguousarray(array).tobytes())
         return self
 

@@ -140,6 +140,33 @@ def test_make_tensor_options_and_refusals() -> None:
         make_tensor(2, 2, dtype=tt.float32, device="cpu", noncontiguous=True, memory_format=tt.channels_last)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "message"),
+    [
+        (tt.float32, math.nan, 1, r"`low` and `high` cannot be NaN, but got low=nan and high=1"),
+        (tt.int32, 0, math.nan, r"`low` and `high` cannot be NaN, but got low=0 and high=nan"),
+        (tt.bool, 0, 0, r"`low` must be less than `high`, but got 0 >= 0"),
+        (tt.float32, 5, 1, r"`low` must be less than `high`, but got 5 >= 1"),
+        (tt.int32, 1e300, 2e300, r"but triten.int32 only supports \[-2147483648, 2147483648\)"),
+        (tt.uint8, -5, -1, r"is \[-5, -1\), but triten.uint8 only supports \[0, 256\)"),
+        (tt.complex64, 1e300, 2e300, r"is \[1e\+300, 2e\+300\), but triten.complex64 only supports"),
+    ],
+)
+def test_make_tensor_refuses_ranges(dtype: tt.dtype, low: float, high: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_tensor(2, dtype=dtype, device="cpu", low=low, high=high)
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.float32, tt.float64, tt.complex64])
+def test_make_tensor_draws_from_the_whole_range_of_a_dtype(dtype: tt.dtype) -> None:
+    made = make_tensor(200, dtype=dtype, device="cpu", low=-math.inf, high=math.inf)
+    parts = tt.view_as_real(made) if dtype.is_complex else made.double()
+    limit = tt.finfo(dtype).max
+    assert made.isfinite().all() and parts.max() > limit / 4 and parts.min() < -limit / 4
+    with pytest.warns(FutureWarning, match="Passing `low==high`"):
+        assert (make_tensor(3, dtype=dtype, device="cpu", low=2, high=2).abs() >= 2).all()
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_the_former_comparison():
     """Its tolerances are wider, numbers become tensors, and dtypes may differ."""
@@ -161,3 +188,46 @@ def test_the_former_comparison():
 def test_the_former_comparison_says_so():
     with pytest.warns(FutureWarning, match="assert_close"):
         tt.testing.assert_allclose(1, 1)
+
+
+LAYOUTS = {
+    "COO": tt.sparse_coo,
+    "CSR": tt.sparse_csr,
+    "CSC": tt.sparse_csc,
+    "BSR": tt.sparse_bsr,
+    "BSC": tt.sparse_bsc,
+}
+
+
+def _sparse(elements: list[list[float]], kind: str) -> tt.Tensor:
+    dense = tt.tensor(elements)
+    return dense.to_sparse(layout=LAYOUTS[kind], blocksize=(1, 1) if kind.startswith("BS") else None)
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_sparse_tensors_are_compared_by_their_parts(kind: str) -> None:
+    close = tt.testing.assert_close
+    x = _sparse([[1.0, 0.0], [0.0, 2.0]], kind)
+    close(x, _sparse([[1.0, 0.0], [0.0, 2.0 + 1e-7]], kind))
+    with pytest.raises(AssertionError, match=rf"Sparse {kind} values are not close!"):
+        close(x, _sparse([[1.0, 0.0], [0.0, 3.0]], kind))
+    with pytest.raises(AssertionError, match=rf"Sparse {kind} \w*indices are not equal!"):
+        close(x, _sparse([[0.0, 1.0], [2.0, 0.0]], kind))
+    with pytest.raises(AssertionError, match=rf"values in sparse {kind} tensors does not match: 2 != 1"):
+        close(x, _sparse([[1.0, 0.0], [0.0, 0.0]], kind))
+    with pytest.raises(AssertionError, match="The values for attribute 'layout' do not match"):
+        close(x, x.to_dense())
+    close(x, x.to_dense(), check_layout=False)
+
+
+def test_quantized_tensors_are_compared_by_their_numbers() -> None:
+    close = tt.testing.assert_close
+    x = tt.quantize_per_tensor(tt.tensor([1.0, 2.0]), 0.5, 0, tt.qint8)
+    close(x, tt.quantize_per_tensor(tt.tensor([1.0, 2.0]), 1.0, 3, tt.qint8))
+    with pytest.raises(AssertionError, match="Quantized tensor-likes are not close!"):
+        close(x, tt.quantize_per_tensor(tt.tensor([1.0, 3.0]), 0.5, 0, tt.qint8))
+    with pytest.raises(AssertionError, match="'is_quantized' do not match: True != False"):
+        close(x, tt.tensor([1.0, 2.0]))
+    channels = tt.quantize_per_channel(tt.tensor([1.0, 2.0]), tt.ones(2), tt.zeros(2), 0, tt.qint8)
+    with pytest.raises(AssertionError, match=r"attribute 'qscheme\(\)' do not match"):
+        close(x, channels)

@@ -21,8 +21,10 @@ from .dispatch.tensor import Tensor
 from .dispatch.tensor_data import as_tensor
 from .runtime import scalar_type as st
 from .runtime.device import DeviceLike
+from .runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from .runtime.memory_format import memory_format as MemoryFormat
 from .runtime.traceback_filter import api_boundary
+from .runtime.user_frame import levels_to_user
 
 if TYPE_CHECKING:
     from .runtime.scalar_type import Number
@@ -136,17 +138,58 @@ class _Comparison:
         self.fail(_of_scalars(actual, expected, difference, relative, rtol, atol))
 
     def _tensors(self, actual: Tensor, expected: Tensor) -> None:
-        for name in self.attributes:
-            one, other = (_attribute(x, name) for x in (actual, expected))
-            if one != other:
-                self.fail(f"The values for attribute '{name}' do not match: {one} != {other}.")
-        pairs = [_TOLERANCES.get(x.dtype, (0.0, 0.0)) for x in (actual, expected)]
+        self._attributes(actual, expected)
+        is_quantized = actual.is_quantized
+        dtypes = [st.float32 if is_quantized else x.dtype for x in (actual, expected)]
+        pairs = [_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]
         rtol, atol = self.tolerances or (max(r for r, _ in pairs), max(a for _, a in pairs))
         actual, expected = actual.detach(), expected.detach()
         if actual.is_meta or expected.is_meta:
             return
         if actual.device != expected.device:
             actual, expected = actual.cpu(), expected.cpu()
+        if is_quantized:
+            self._values(
+                actual.dequantize(), expected.dequantize(), rtol, atol, identifier="Quantized tensor-likes"
+            )
+            return
+        if actual.dtype is not expected.dtype:
+            common = promote_types(actual.dtype, expected.dtype)
+            actual, expected = actual.to(common), expected.to(common)
+        if actual.layout is not expected.layout:
+            actual, expected = (x if x.layout is strided else x.to_dense() for x in (actual, expected))
+        if actual.layout is strided:
+            self._values(actual, expected, rtol, atol)
+        else:
+            self._sparse(actual, expected, rtol, atol)
+
+    def _attributes(self, actual: Tensor, expected: Tensor) -> None:
+        for name in self.attributes:
+            if name == "stride()" and not actual.layout is expected.layout is strided:
+                continue
+            if name == "qscheme()" and not actual.is_quantized:
+                continue
+            one, other = (_attribute(x, name) for x in (actual, expected))
+            if one != other:
+                self.fail(f"The values for attribute '{name}' do not match: {one} != {other}.")
+
+    def _sparse(self, actual: Tensor, expected: Tensor, rtol: float, atol: float) -> None:
+        kind, indices = _SPARSE_LAYOUTS[actual.layout]
+        if actual._nnz() != expected._nnz():
+            self.fail(
+                f"The number of specified values in sparse {kind} tensors does not match: "
+                f"{actual._nnz()} != {expected._nnz()}"
+            )
+        for name in indices:
+            one, other = (getattr(x, name)() for x in (actual, expected))
+            self._values(one, other, 0.0, 0.0, identifier=f"Sparse {kind} {name.lstrip('_')}")
+        values = "_values" if kind == "COO" else "values"
+        one, other = (getattr(x, values)() for x in (actual, expected))
+        self._values(one, other, rtol, atol, identifier=f"Sparse {kind} values")
+
+    def _values(
+        self, actual: Tensor, expected: Tensor, rtol: float, atol: float, identifier: str = "Tensor-likes"
+    ) -> None:
         common = promote_types(actual.dtype, expected.dtype)
         if common.itemsize == 1 and common.is_floating_point:
             common = st.float32
@@ -173,11 +216,22 @@ class _Comparison:
                 f"Greatest {kind} difference: {greatest[at].item()} at index {where}"
                 f"{'' if exact else f' (up to {allowed} allowed)'}"
             )
-        self.fail("\n".join([f"Tensor-likes are not {'equal' if exact else 'close'}!\n", *lines]))
+        self.fail("\n".join([f"{identifier} are not {'equal' if exact else 'close'}!\n", *lines]))
+
+
+_ROWS, _COLUMNS = ("crow_indices", "col_indices"), ("ccol_indices", "row_indices")
+_SPARSE_LAYOUTS = {
+    sparse_coo: ("COO", ("_indices",)),
+    sparse_csr: ("CSR", _ROWS),
+    sparse_bsr: ("BSR", _ROWS),
+    sparse_csc: ("CSC", _COLUMNS),
+    sparse_bsc: ("BSC", _COLUMNS),
+}
+"""The name of each sparse layout, and the methods that return its indices."""
 
 
 def _attribute(tensor: Tensor, name: str) -> object:
-    return tensor.stride() if name == "stride()" else getattr(tensor, name)
+    return getattr(tensor, name[:-2])() if name.endswith("()") else getattr(tensor, name)
 
 
 def _of_scalars(
@@ -241,7 +295,12 @@ def assert_close(
             f"{'rtol' if rtol is None else 'atol'}."
         )
     checks = {"layout": check_layout, "device": check_device, "dtype": check_dtype, "stride()": check_stride}
-    attributes = ["shape", *(name for name, is_checked in checks.items() if is_checked)]
+    attributes = [
+        "shape",
+        "is_quantized",
+        "qscheme()",
+        *(name for name, is_checked in checks.items() if is_checked),
+    ]
     tolerances = None if rtol is None or atol is None else (rtol, atol)
     _Comparison(tolerances, equal_nan, attributes, check_dtype, allow_subclasses, msg).compare(
         actual, expected
@@ -270,7 +329,8 @@ def make_tensor(
         exclude_zero: put the smallest positive number instead of zeros, 1 for integers.
         memory_format: as in `Tensor.to`; not with `noncontiguous`.
 
-    Raises ValueError for an empty or unordered range, and for `requires_grad` of a dtype without gradients.
+    Raises ValueError for an empty, unordered or unsupported range, for NaN, and for `requires_grad` of a dtype without
+    gradients.
 
     Example:
         >>> import triten as tt
@@ -292,14 +352,30 @@ def make_tensor(
     least, most = _range(dtype)
     start = (-9 if least < 0 else 0) if low is None else low
     end = (9 if has_gradients else 2 if dtype is st.bool_ else 10) if high is None else high
-    if not start < end or math.isnan(start) or math.isnan(end):
-        raise ValueError(f"`low` must be less than `high`, but got {start} and {end}")
-    start, end = max(start, least), min(end, most)
+    if math.isnan(start) or math.isnan(end):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got low={start} and high={end}")
+    if start == end and has_gradients:
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since "
+            "2.1 and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=levels_to_user(),
+        )
+    elif start >= end:
+        raise ValueError(f"`low` must be less than `high`, but got {start} >= {end}")
+    elif end < least or start >= most:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{start}, {end}), but {dtype} only supports "
+            f"[{least}, {most})"
+        )
+    start, end = min(max(start, least), most), min(max(end, least), most)
     if has_gradients:
         real = dtype.to_real() if dtype.is_complex else dtype
         drawn = st.float32 if real.itemsize < 4 else real
+        # An interval longer than the largest number is drawn at half its length.
+        factor = 2 if end - start > st.finfo(drawn).max else 1
         parts = [
-            _ops.empty(sizes, dtype=drawn, device=device).uniform_(start, end)
+            _ops.empty(sizes, dtype=drawn, device=device).uniform_(start / factor, end / factor).mul_(factor)
             for _ in range(2 if dtype.is_complex else 1)
         ]
         made = (_ops.complex(*parts) if dtype.is_complex else parts[0]).to(dtype)

@@ -270,8 +270,8 @@ def arange_out(end: Number, out: Tensor) -> Tensor:
 def _closed_length(start: Any, end: Any, step: Any) -> int:
     """Warn of `range`, and return the number of its elements, with its end. Raises RuntimeError as `arange`."""
     warnings.warn(
-        "tt.range is deprecated: its end belongs to it, unlike that of Python's range. Use tt.arange, whose values "
-        "are in [start, end).",
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
         UserWarning,
         stacklevel=levels_to_user(),
     )

@@ -77,7 +77,7 @@ def _tensors(name: str, argument: str, position: int, value: object) -> list[Ten
                 f"{type(each).__name__}"
             )
     if not value:
-        raise RuntimeError(f"{name}(): Tensor list must have at least one tensor.")
+        raise RuntimeError(f"Tensor list must have at least one tensor. ({name} got an empty list.)")
     return list(value)
 
 
@@ -87,17 +87,16 @@ def _others(name: str, tensors: Sequence[object], value: Any) -> list[Any]:
         if len(value) != len(tensors):
             if value and isinstance(value[0], TensorImpl):
                 raise RuntimeError(
-                    f"{name}(): Tensor lists must have the same number of tensors, got {len(tensors)} and {len(value)}"
+                    f"Tensor lists must have the same number of tensors, got {len(tensors)} and {len(value)}"
                 )
             raise RuntimeError(
-                f"{name}(): Tensor list must have same number of elements as scalar list, got {len(tensors)} and "
-                f"{len(value)}"
+                "Tensor list must have same number of elements as scalar list. "
+                f"({name} got {len(tensors)} and {len(value)}.)"
             )
         return list(value)
     if isinstance(value, TensorImpl) and value.ndim:
         raise RuntimeError(
-            f"{name}(): scalar tensor expected to be 0 dim but it has {value.ndim} dimensions and {value.numel()} "
-            "elements."
+            f"scalar tensor expected to be 0 dim but it has {value.ndim} dimensions and {value.numel()} elements."
         )
     return [value] * len(tensors)
 

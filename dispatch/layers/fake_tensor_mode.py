@@ -19,6 +19,8 @@ from ...runtime.cuda.triton.launch_observer import recording_launches
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
+from ...runtime.layout import strided
+from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.storage import address_of, root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -53,6 +55,18 @@ class DataDependentOutputException(RuntimeError):
             f"{func}: a fake tensor has no elements to read; keep the value a tensor, or leave FakeTensorMode"
         )
         self.func = func
+
+
+class UnsupportedFakeTensorException(RuntimeError):
+    """Error for a tensor that has no fake counterpart: one of a sparse layout, or a quantized one.
+
+    Attributes:
+        reason: What is not supported.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class DynamicOutputShapeException(RuntimeError):
@@ -204,10 +218,16 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
 
         Raises:
             AssertionError: The tensor is a fake one of another mode.
+            UnsupportedFakeTensorException: The tensor is sparse or quantized.
         """
         if isinstance(tensor, FakeTensor):
             self._check_mode(tensor)
             return tensor
+        if tensor._spec.layout is not strided or tensor._spec.keys & QUANTIZED_BIT:
+            raise UnsupportedFakeTensorException(
+                f"FakeTensorMode has no fake tensors of layout {tensor._spec.layout} and dtype {tensor._spec.dtype}; "
+                "convert the tensor by to_dense() or dequantize()"
+            )
         known = self._fakes.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]

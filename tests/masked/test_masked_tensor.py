@@ -167,3 +167,20 @@ def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(x)
     assert shown(x) == [1, None, 3, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected"),
+    [
+        ("masked.amin", tt.float16, float("inf")),
+        ("amax", tt.int32, -(2**31)),
+        ("masked.sum", tt.int64, 0),
+        ("prod", tt.complex64, 1),
+    ],
+)
+def test_identities_are_tensors_of_the_dtype(name, dtype, expected):
+    made = tt.masked._reduction_identity(name, tt.ones(2, dtype=dtype))
+    assert made.dtype is dtype and made.shape == () and made.item() == expected
+    assert tt.masked._reduction_identity("masked.mean", tt.ones(2)) is None
+    assert tt.masked._reduction_identity("norm", tt.ones(2), float("-inf")).item() == float("inf")
+    assert tt.masked._reduction_identity("median", tt.ones(2, dtype=tt.int64)).dtype is tt.float32

@@ -193,7 +193,7 @@ def test_copy_():
     version = x.current_version()
     x.copy_(tt.ones(2, 3))
     assert x.current_version() == version + 1
-    with pytest.raises(RuntimeError, match="expanded size"):
+    with pytest.raises(RuntimeError, match="The size of tensor a"):
         x.copy_(tt.ones(4))
     with pytest.raises(RuntimeError, match="single memory location"):
         tt.zeros(1).expand(3).copy_(tt.ones(3))
@@ -257,3 +257,20 @@ def test_copy_of_numbers_as_a_tensor_of_them_would_be(device: str) -> None:
     assert tt.ops.aten.copy_.default(tt.zeros(1, device=device), tt.ones(1, device=device), True).item() == 1
     with pytest.raises(RuntimeError, match="leaf"):
         x.copy_(1)
+
+
+@pytest.mark.parametrize(
+    ("to", "source", "message"),
+    [
+        (
+            (2,),
+            (3,),
+            r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0",
+        ),
+        ((2, 2), (3, 2, 2), r"output with shape \[2, 2\] doesn't match the broadcast shape \[3, 2, 2\]"),
+        ((1,), (4,), r"output with shape \[1\] doesn't match the broadcast shape \[4\]"),
+    ],
+)
+def test_a_source_that_does_not_broadcast_is_refused(to, source, message, device):
+    with pytest.raises(RuntimeError, match=message):
+        tt.ones(to, device=device).copy_(tt.ones(source, device=device))

@@ -308,3 +308,11 @@ def test_airy_ai_oscillates_as_far_as_numbers_go():
 def test_polygamma_of_an_order_whose_factorial_overflows(device, order):
     found = tt.special.polygamma(order, tt.tensor([0.5, 1e30], device=device)).tolist()
     assert math.isinf(found[0]) and not math.isfinite(found[1])
+
+
+@pytest.mark.parametrize("place", ["self", "values", "out"])
+def test_heaviside_of_complex_numbers_is_refused(place):
+    given = {name: tt.ones(2) for name in ("self", "values", "out")}
+    given[place] = tt.ones(2, dtype=tt.complex64)
+    with pytest.raises(RuntimeError, match="heaviside is not yet implemented for complex tensors"):
+        tt.heaviside(given["self"], given["values"], out=given["out"])

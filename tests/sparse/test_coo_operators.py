@@ -232,3 +232,53 @@ def test_meta_tensors_know_shapes_and_layouts() -> None:
         assert found.is_meta
         assert found.shape == size
     assert x.to_dense().layout is tt.strided
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_"])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(
+    ("to", "source"), [("int64", "float32"), ("float32", "complex64"), ("int32", "float64")]
+)
+def test_a_result_that_does_not_fit_in_place_is_refused(name, dense, to, source):
+    to, source = getattr(tt, to), getattr(tt, source)
+    target = tt.tensor([1, 2]).to(to)
+    before = target.clone()
+    target = target if dense else target.to_sparse()
+    operation = "mul" if name == "mul_" else "add"
+    wide = tt.promote_types(to, source).scalar_name
+    message = f"Can't convert result type {wide} to output .* in {operation} operation"
+    with pytest.raises(RuntimeError, match=message):
+        getattr(target, name)(tt.tensor([1.5, 0.0]).to(source).to_sparse())
+    assert tt.equal(target if dense else target.to_dense(), before)
+
+
+def test_sums_into_a_wider_or_narrower_dtype_of_a_kind():
+    narrow = tt.ones(2, dtype=tt.int8).to_sparse()
+    assert tt.ones(2, dtype=tt.int64).add_(narrow, alpha=1000).tolist() == [1001, 1001]
+    wide = tt.tensor([0.5, 0.0], dtype=tt.float64).to_sparse()
+    made = tt.ones(2).add_(wide)
+    assert made.dtype is tt.float32 and made.tolist() == [1.5, 1.0]
+
+
+@pytest.mark.parametrize("other", [tt.bool, tt.int64])
+def test_bools_are_not_subtracted(other):
+    x, y = tt.ones(2, dtype=tt.bool), tt.ones(2, dtype=other)
+    words = "two bool tensors" if other is tt.bool else "a bool tensor"
+    for call in (
+        lambda: x - y.to_sparse(),
+        lambda: x.to_sparse() - y.to_sparse(),
+        lambda: y.to_sparse().sub_(x.to_sparse()),
+    ):
+        with pytest.raises(
+            RuntimeError, match=f"Subtraction, the `-` operator, with {words} is not supported"
+        ):
+            call()
+
+
+def test_a_divisor_is_a_number():
+    x = tt.ones(2)
+    for divisor in (x, x.to_sparse()):
+        with pytest.raises(
+            RuntimeError, match=r"zero-dim dense tensor divisor \(got shape \[2\] for divisor\)"
+        ):
+            x.to_sparse() / divisor

@@ -7,6 +7,7 @@ from ..dispatch.layers.fake_tensor_mode import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    UnsupportedFakeTensorException,
 )
 from ..dispatch.layers.python_key import active_modes
 from ..dispatch.layers.pytree import tree_leaves
@@ -16,6 +17,7 @@ __all__ = [
     "DynamicOutputShapeException",
     "FakeTensor",
     "FakeTensorMode",
+    "UnsupportedFakeTensorException",
     "active_fake_mode",
     "detect_fake_mode",
     "is_fake",

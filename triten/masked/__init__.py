@@ -14,7 +14,7 @@ reductions, `masked_tensor` the class and `rules` its table of calls.
 
 from . import rules  # noqa: F401 - it fills the table
 from .identities import canonical_dim as _canonical_dim  # noqa: F401
-from .identities import reduction_identity as _reduction_identity  # noqa: F401
+from .identities import reduction_identity_tensor as _reduction_identity  # noqa: F401
 from .masked_tensor import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
 from .operators import (
     amax,

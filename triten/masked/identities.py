@@ -8,7 +8,7 @@ from typing import Any
 from ..dispatch.generated import functions as ops
 from ..dispatch.tensor import Tensor
 from ..runtime.layout import strided
-from ..runtime.scalar_type import bool_, iinfo
+from ..runtime.scalar_type import bool_, float32, iinfo
 
 DimOrDims = int | Sequence[int] | None
 """A dimension, several, or all."""
@@ -53,6 +53,21 @@ def reduction_identity(name: str, input: Tensor, ord: float | None = 2.0) -> Any
     if name in ("mean", "var", "std"):
         return None
     raise NotImplementedError(f"identity of {name} on {dtype} input")
+
+
+def reduction_identity_tensor(op_name: str, input: Tensor, *args: Any) -> Tensor | None:
+    """Return `reduction_identity` as a tensor without dimensions (`torch.masked._reduction_identity`).
+
+    Args:
+        op_name: Name of the operation, with or without the module's.
+        input: The tensor, whose dtype and device the result has.
+        args: The order of a norm.
+    """
+    value = reduction_identity(op_name.rpartition(".")[2], input, *args)
+    if value is None:
+        return None
+    dtype = float32 if isinstance(value, float) and not input.dtype.is_floating_point else input.dtype
+    return ops.full((), value, dtype=dtype, device=input.device)
 
 
 def canonical_dim(dim: DimOrDims, ndim: int) -> tuple[int, ...]:

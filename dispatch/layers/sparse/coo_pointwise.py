@@ -15,7 +15,8 @@ from ....runtime.tensor_impl import TensorImpl
 from ...composite.sparse_coo import coo_tensor, flattened
 from ...generated import functions as ops
 from ...iterator.broadcast import infer_size
-from ...iterator.type_promotion import result_type
+from ...iterator.type_promotion import can_cast, result_type
+from ...structured.meta.pointwise import refuse_bools
 from .coo_shapes import broadcast_to
 from .coo_structure import add_into, check_range, coalesced, parts_of, places_among
 from .forms import become
@@ -98,28 +99,49 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
     return coalesced(out) if self._data.is_coalesced and other._data.is_coalesced else out
 
 
+def _check_in_place(name: str, self: Any, other: Any) -> Any:
+    """Return the dtype of a result. Raises RuntimeError if it cannot be written to the first operand."""
+    dtype = result_type(self, other)
+    if not can_cast(dtype, self._spec.dtype):
+        raise RuntimeError(
+            f"Can't convert result type {dtype.scalar_name} to output {self._spec.dtype.scalar_name} in {name} "
+            "operation"
+        )
+    return dtype
+
+
 def add_(self: Any, other: Any, alpha: Any) -> Any:
     """Add in place; a dense tensor keeps its memory."""
     _refuse_number("add", self, other)
     if self._spec.layout is strided and other._spec.layout is sparse_coo and self._spec.is_contiguous:
+        dtype = _check_in_place("add", self, other)
         if self._spec.sizes != other._spec.sizes:
             return become("add", self, add(self, other, alpha))
         indices, values = parts_of(other)
-        add_into(self, alpha, indices, values)
+        add_into(self, alpha, indices, values.to(dtype))
         return self
+    if self._spec.layout is strided or other._spec.layout is sparse_coo:
+        _check_in_place("add", self, other)
     return become("add", self, add(self, other, alpha))
 
 
+def _refuse_bools(self: Any, other: Any) -> None:
+    refuse_bools(*(each._spec.dtype if isinstance(each, TensorImpl) else None for each in (self, other)))
+
+
 def sub(self: Any, other: Any, alpha: Any) -> Any:
+    _refuse_bools(self, other)
     return add(self, other, -alpha)
 
 
 def sub_(self: Any, other: Any, alpha: Any) -> Any:
+    _refuse_bools(self, other)
     return add_(self, other, -alpha)
 
 
 def rsub(self: Any, other: Any, alpha: Any) -> Any:
     """Subtract a sparse tensor from another one."""
+    _refuse_bools(self, other)
     return add(other, self, -alpha)
 
 
@@ -166,6 +188,13 @@ def mul(self: Any, other: Any) -> Any:
     kept = exists.nonzero().reshape(-1)
     product = values.index_select(0, kept).to(dtype) * others.index_select(0, place.index_select(0, kept))
     return coo_tensor(indices.index_select(1, kept), product.to(dtype), self.shape, True)
+
+
+def mul_(self: Any, other: Any) -> Any:
+    """Multiply in place."""
+    if not _is_number(other) and other._spec.layout is sparse_coo:
+        _check_in_place("mul", self, other)
+    return become("mul_", self, mul(self, other))
 
 
 def _times_dense(self: Any, other: Any, dtype: Any) -> Any:
@@ -254,6 +283,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "sub.Tensor": sub,
     "sub_.Tensor": sub_,
     "mul.Tensor": mul,
+    "mul_.Tensor": mul_,
     "div.Tensor": div,
     "div.Tensor_mode": div_mode,
     "floor_divide": floor_divide,

@@ -19,6 +19,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
+from ...iterator.broadcast import infer_size
 from ...iterator.overlap import check_write_overlap
 from ...plans.functional import TENSOR, FunctionalForm
 from ...tensor import Tensor
@@ -151,9 +152,9 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     sizes = source.sizes
     lead = destination.ndim - len(sizes)
     if lead < 0 or any(n not in (1, destination.sizes[lead + i]) for i, n in enumerate(sizes)):
+        whole = infer_size(destination.sizes, sizes)
         raise RuntimeError(
-            f"The expanded size of the tensor ({list(destination.sizes)}) must match the existing size ({list(sizes)}) "
-            "in copy_: src must be broadcastable to self"
+            f"output with shape {list(destination.sizes)} doesn't match the broadcast shape {list(whole)}"
         )
     if destination.overlaps:
         raise RuntimeError(

@@ -146,18 +146,22 @@ def add(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: Nu
 
 def sub(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: NumberKind) -> None:
     """Infer as `add`; refuse bool."""
-    both = dtype_of(self) is bool_ and dtype_of(other) is bool_
-    if both:
+    refuse_bools(dtype_of(self), dtype_of(other))
+    add(meta, self, other, alpha)
+
+
+def refuse_bools(self: ScalarType | None, other: ScalarType | None) -> None:
+    """Raise RuntimeError for a subtraction with a bool operand."""
+    if self is bool_ and other is bool_:
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
             "Use the `^` or `logical_xor()` operator instead."
         )
-    if dtype_of(self) is bool_ or dtype_of(other) is bool_:
+    if self is bool_ or other is bool_:
         raise RuntimeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported. "
             "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
-    add(meta, self, other, alpha)
 
 
 def check_alpha(dtype: ScalarType, alpha: NumberKind) -> None:
@@ -440,9 +444,9 @@ def frac(meta: MetaBase, self: TensorSpec) -> None:
 
 def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
     """Infer an output of an input and its values at zero, of one real dtype."""
-    if self.dtype.is_complex or values.dtype.is_complex:
-        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     out = meta.maybe_get_output()
+    if self.dtype.is_complex or values.dtype.is_complex or (out is not None and out.dtype.is_complex):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     if self.dtype is not values.dtype or (out is not None and out.dtype is not self.dtype):
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
     binary(meta, self, values)

@@ -190,3 +190,29 @@ def test_only_one_element_without_random_numbers_is_known():
         assert tt.tensor([1, 2]).constant is None and tt.rand(1).constant is None
         assert mode.from_tensor(tt.ones(1)).constant is None
         assert (tt.tensor(1.0) + tt.rand(1)).constant is None
+
+
+def test_tensors_without_a_fake_counterpart_are_refused() -> None:
+    from triten._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
+
+    for tensor in (
+        tt.eye(2).to_sparse(),
+        tt.eye(2).to_sparse_csr(),
+        tt.quantize_per_tensor(tt.ones(2), 1.0, 0, tt.qint8),
+    ):
+        with pytest.raises(
+            UnsupportedFakeTensorException, match="FakeTensorMode has no fake tensors of"
+        ) as caught:
+            FakeTensorMode().from_tensor(tensor)
+        assert caught.value.reason == str(caught.value)
+
+
+def test_the_states_of_generators_are_real() -> None:
+    outside = tt.get_rng_state()
+    with FakeTensorMode():
+        state = tt.get_rng_state()
+        assert type(state) is tt.Tensor
+        tt.manual_seed(7)
+        tt.set_rng_state(state)
+        assert tt.get_rng_state().tolist() == outside.tolist()
+        tt.set_rng_state(outside)
