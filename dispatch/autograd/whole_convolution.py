@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..generated.functions import convolution_backward
-from .formulas.pointwise import conjugated
+from ..generated.functions import conj_physical, convolution_backward
 from .node import FREED, Node, unpack
 from .recorder import recorded
 
@@ -45,8 +44,8 @@ class ConvolutionBackward0(Node):
     def backward(self, grad: Any) -> Any:
         return convolution_backward(
             grad,
-            conjugated(unpack(self, self.input, self.input_version)),
-            conjugated(unpack(self, self.weight, self.weight_version)),
+            _conjugated(unpack(self, self.input, self.input_version)),
+            _conjugated(unpack(self, self.weight, self.weight_version)),
             [0] if self.bias_spec is None else list(self.bias_spec.sizes),
             self.stride,
             self.padding,
@@ -59,6 +58,10 @@ class ConvolutionBackward0(Node):
 
     def release(self) -> None:
         self.input = self.weight = FREED
+
+
+def _conjugated(x: Any) -> Any:
+    return conj_physical(x) if x._spec.dtype.is_complex else x
 
 
 plan_convolution = recorded(
