@@ -1,7 +1,7 @@
 """Shared nodes of operators that split a tensor into views: one node joins the gradients of all views.
 
-The views are recorded one by one, and `join_nodes` gives them a shared node. Where a mode or a subclass sees the
-operator whole, `record_whole` records it whole, and its backward calls PyTorch's operators.
+The views are recorded one by one, and `join_nodes` gives them a shared node. `record_whole` records an operator that a
+mode or a subclass sees whole; its backward calls PyTorch's operators.
 """
 
 from __future__ import annotations

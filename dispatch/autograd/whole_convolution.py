@@ -12,11 +12,6 @@ from .node import FREED, Node, unpack
 from .recorder import recorded
 
 
-def _conjugate(tensor: Any) -> Any:
-    """Return the complex conjugate; a real tensor unchanged."""
-    return conj_physical(tensor) if tensor._spec.dtype.is_complex else tensor
-
-
 class ConvolutionBackward0(Node):
     """Backward of `convolution` as one operator."""
 
@@ -49,8 +44,8 @@ class ConvolutionBackward0(Node):
     def backward(self, grad: Any) -> Any:
         return convolution_backward(
             grad,
-            _conjugate(unpack(self, self.input, self.input_version)),
-            _conjugate(unpack(self, self.weight, self.weight_version)),
+            _conjugated(unpack(self, self.input, self.input_version)),
+            _conjugated(unpack(self, self.weight, self.weight_version)),
             [0] if self.bias_spec is None else list(self.bias_spec.sizes),
             self.stride,
             self.padding,
@@ -63,6 +58,10 @@ class ConvolutionBackward0(Node):
 
     def release(self) -> None:
         self.input = self.weight = FREED
+
+
+def _conjugated(x: Any) -> Any:
+    return conj_physical(x) if x._spec.dtype.is_complex else x
 
 
 plan_convolution = recorded(

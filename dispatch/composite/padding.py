@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...runtime.local_dispatch_key_set import modes
 from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 
@@ -36,7 +37,7 @@ def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
     borders = [(len(sizes) - 1 - i, pad[2 * i], pad[2 * i + 1]) for i in range(padded)]
     for dim, left, right in borders:
         _check_border(sizes[dim], left, right)
-    if sees_whole():
+    if modes and sees_whole():
         return _pad_circular_by_copies(self, borders)
     whole = out = self.contiguous()
     for dim, left, right in borders:

@@ -149,7 +149,7 @@ RELU = Cell(_share_with_both, _simple_step(_relu), _no_bias, 0, 1, _whole_simple
 
 def _takes_whole_steps(input: Tensor) -> bool:
     """Return True if a mode sees PyTorch's steps of a cell, which PyTorch's CPU backend composes of operators."""
-    return bool(modes) and sees_whole() and input._spec.device is CPU
+    return sees_whole() and input._spec.device is CPU
 
 
 def _transposed(weights: Weights) -> tuple[Tensor, Tensor | None]:
@@ -183,7 +183,7 @@ def _joined(states: Sequence[State]) -> State:
 
 def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool) -> tuple[Any, State]:
     """Return the output of all steps and the last state; for packed sequences, the state after each one's last step."""
-    if _takes_whole_steps(input.data):
+    if modes and _takes_whole_steps(input.data):
         return _whole_direction(cell, input, state, weights, reverse)
     share = cell.share(input.data, weights)
     if input.sizes is None and _is_one_operator(cell, share, state, weights):
@@ -240,7 +240,7 @@ def _by_steps(
     if not steps:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     w_hh, w_hr, bias = None, None, None
-    if not _takes_whole_steps(input.data):
+    if not modes or not _takes_whole_steps(input.data):
         (w_hh, w_hr), bias = _transposed(weights), cell.bias(weights)
     outputs: list[Any] = []
     if input.sizes is None:
@@ -358,7 +358,7 @@ def _one_state(
 
 def _turned_back(output: Tensor) -> Tensor:
     """Return an output with the batch first, by PyTorch's operator for a mode that sees it."""
-    return output.transpose_(0, 1) if _takes_whole_steps(output) else output.transpose(0, 1)
+    return output.transpose_(0, 1) if modes and _takes_whole_steps(output) else output.transpose(0, 1)
 
 
 def _of_input(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -463,7 +463,7 @@ def lstm_cell(
 
 
 def _one_step(cell: Cell, input: Tensor, state: State, weights: Weights) -> State:
-    if _takes_whole_steps(input):
+    if modes and _takes_whole_steps(input):
         return cell.whole_step(_share_with_one(input, weights), state, weights)
     return cell.step(cell.share(input, weights), state, weights.w_hh.t(), cell.bias(weights), None)
 

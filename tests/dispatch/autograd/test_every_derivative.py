@@ -325,6 +325,7 @@ CASES: dict[str, list[Any]] = {
     "scatter_add": [M, 1, ints([0, 0], [1, 2], [2, 2]), L(3, 2)],
     "masked_fill.Scalar": [M, mask(), 5.0],
     "masked_fill.Tensor": [M, mask(), L()],
+    "masked_select": [M, mask()],
     "take": [M, ints(3, 0, 11, 3)],
     "embedding": [L(5, 3), ints(0, 4, 4), 1],
     "embedding_dense_backward": [L(3, 2), ints(0, 4, 4), 5, -1, False],
