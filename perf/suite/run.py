@@ -88,8 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes", type=int, metavar="COUNT",
         help=f"measure every benchmark in so many processes one after the other, whose medians are the samples "
-        f"(default: {PROCESSES} on the CPU, where two runs then agree in their results; 1 for --quick, --rehearse and --device "
-        "cuda)",
+        f"(default: {PROCESSES} on the CPU, where two runs then agree in their results; 1 for --quick, --rehearse "
+        "and --device cuda)",
     )  # fmt: skip
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on while timing")
     parser.add_argument("--graph", action="store_true", help="on CUDA: replay triten's work from CUDA graphs")

@@ -123,7 +123,7 @@ def test_rows_of_one_side_are_left_out_and_named(compare: Compare, tmp_path: Pat
     assert "1 benchmarks: 1 slower; geometric mean" in done.stdout
     assert "where nothing differs, no benchmark is told apart with a probability of 95%" in done.stdout
     assert "note: NEW was measured in one process" in done.stdout
-    assert "only in BASE: 1 rows, such as s: b 1 float32" in done.stdout
+    assert "only in BASE: 1 benchmarks, such as s: b 1 float32" in done.stdout
     assert compare("base.json", "new.json", "--threshold", "0.5").returncode == 0
 
 

@@ -228,7 +228,7 @@ def test_ctrl_c_leaves_what_was_done(
     found = read_results(path)
     assert (len(found.rows), found.complete) == (2, False)
     printed = capsys.readouterr()
-    assert "INCOMPLETE: 2 of 2 rows" in printed.out
+    assert "INCOMPLETE: 2 of 2 benchmarks" in printed.out
     assert f"interrupted; {path} has what was done" in printed.err
 
 
@@ -272,7 +272,7 @@ def test_a_simulated_device_runs_every_row_and_its_times_are_refused(tmp_path: P
     base = [sys.executable, "-P", "-m", "triten.perf", "run", "--device", "cuda", "--peers", "--rows"]
     refused = subprocess.run([*base, "a"], capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "whose times say nothing: --rehearse runs every row" in refused.stderr
+    assert "whose times say nothing: --rehearse runs every benchmark" in refused.stderr
     rows = "pointwise: a . b|relu float32|sum of rows float32|engine: two leaves"
     done = subprocess.run(
         [*base, rows, "--rehearse", "--graph", "-o", "r.json"], capture_output=True, text=True, env=environment,
@@ -300,7 +300,7 @@ def test_the_table_has_ratios_rates_limits_and_means() -> None:
                             "2.00", "met"]  # fmt: skip
     assert next(line for line in lines if line.startswith("slow")).endswith("missed")
     assert geometric_means(rows, "torch") == {"conv": (2, pytest.approx(2.0))}
-    assert "conv: geometric mean of 2 ratios to torch: 2.00 (at most 2.00, aim 1.30: met)" in lines
+    assert "conv: geometric mean of 2 ratios to torch: 2.00 (target 2.00, aim 1.30: target met)" in lines
     assert "complete: 2 of 2 benchmarks timed: 1 met, 1 missed" in lines
 
 
