@@ -5,7 +5,7 @@
 
 The network is He et al., "Deep Residual Learning for Image Recognition" (2016), with a first layer for small images.
 The script prints the loss, the accuracy on images that training never saw, and how many images of each class are taken
-for another. It needs Pillow.
+for another. It needs Pillow: pip install pillow.
 """
 
 from __future__ import annotations
