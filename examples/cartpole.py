@@ -2,10 +2,10 @@
 
     python examples/cartpole.py [--device cpu|cuda] [--updates 40] [--seed 0]
 
-Sixteen carts run at once. After 64 steps of each, the policy takes a few gradient steps on the clipped objective
-(Schulman et al., "Proximal Policy Optimization Algorithms", 2017) with advantages of generalized advantage estimation
-(Schulman et al., 2016). The script prints the mean length of the episodes that ended; 500 steps is the longest. It
-needs Gymnasium: pip install gymnasium.
+Sixteen carts run at once. After 64 steps of each, the policy takes a few gradient steps on the clipped objective. The
+objective is that of Schulman et al., "Proximal Policy Optimization Algorithms" (2017). Advantages are those of
+generalized advantage estimation (Schulman et al., 2016). The script prints the mean length of the episodes that
+ended; 500 steps is the longest. It needs Gymnasium: pip install gymnasium.
 """
 
 from __future__ import annotations

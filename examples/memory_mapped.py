@@ -1,7 +1,6 @@
 """Reduce a file that is larger than the memory for it: statistics of a memory-mapped array, part by part.
 
-    python examples/memory_mapped.py --megabytes 2048
-    python examples/memory_mapped.py --device cuda      # each part is copied to the GPU
+    python examples/memory_mapped.py [--megabytes 2048] [--device cpu|cuda]
 
 The file holds float32 measurements, a row of eight for each moment. `tt.from_file` maps it: pages are read when a
 kernel touches them, and the system may drop them again. One pass merges the counts, means and squared deviations of

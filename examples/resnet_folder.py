@@ -1,11 +1,10 @@
 """Train a ResNet on a folder of images, one folder for each class.
 
-    python examples/resnet_folder.py                        # makes a small folder of images first
-    python examples/resnet_folder.py --folder photos/       # photos/cat/*.jpg, photos/dog/*.jpg
+    python examples/resnet_folder.py [--folder photos/] [--device cpu|cuda] [--epochs 8]
 
 The network is He et al., "Deep Residual Learning for Image Recognition" (2016), with a first layer for small images.
 The script prints the loss, the accuracy on images that training never saw, and how many images of each class are taken
-for another. It needs Pillow.
+for another. It needs Pillow: pip install pillow.
 """
 
 from __future__ import annotations
@@ -106,12 +105,12 @@ def confusion(model: nn.Sequential, loader: DataLoader[tuple[tt.Tensor, int]], c
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train on the images, and print the accuracy on the held-out fifth."""
     parser = argparse.ArgumentParser(description="Train a ResNet on a folder of images.")
-    parser.add_argument("--folder", type=Path, help="it has a folder for each class. Default: draw one")
+    parser.add_argument("--folder", type=Path, help="it has a folder for each class. Default: make one")
     parser.add_argument("--device", default="cuda" if tt.cuda.is_available() else "cpu")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--size", type=int, default=24, help="side of the images. Default: 24")
     parser.add_argument("--width", type=int, default=16, help="channels of the first layer")
-    parser.add_argument("--images", type=int, default=150, help="drawn for each class. Default: 150")
+    parser.add_argument("--images", type=int, default=150, help="made for each class. Default: 150")
     options = parser.parse_args(arguments)
     tt.manual_seed(0)
     with tempfile.TemporaryDirectory() as temporary:

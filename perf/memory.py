@@ -60,14 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print with the bar, and write where `--json` says."""
+    """Measure, print with the target, and write where `--json` says."""
     require_writable(arguments.json)
     sizes = {"numpy.zeros(4)": bytes_each(lambda: np.zeros(4, np.float32))}
     sizes |= {name: bytes_each(make) for name, make in small_tensors().items()}
     for name, size in sizes.items():
         # A node of the graph is not part of the tensor, and NumPy is there to compare with.
         barred = not name.startswith(("numpy", "w "))
-        verdict = f"  bar {BAR}: {'met' if size <= BAR else 'MISSED'}" if barred else ""
+        verdict = f"  target {BAR}: {'met' if size <= BAR else 'missed'}" if barred else ""
         print(f"{name:<28}{size:8.0f} bytes{verdict}")
     if arguments.json:
         write_report(arguments.json, "memory", sizes, {"numpy": np.__version__})

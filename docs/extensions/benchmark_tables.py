@@ -67,7 +67,14 @@ def suite_tables(path: Path, content: Any) -> list[nodes.Node]:
         f"{where}; {machine['python']}; {said}; {content['settings']['threads']} threads; commit {commit}, "
         f"{content['started'][:10]}.",
     )
-    heads = ["suite", "device", "rows", *(f"mean ratio to {peer}" for peer in peers), "bar", "verdict"]
+    heads = [
+        "suite",
+        "device",
+        "benchmarks",
+        *(f"mean ratio to {peer}" for peer in peers),
+        "target",
+        "result",
+    ]
     body = [
         [
             each["suite"],

@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tolerance", type=float, default=THRESHOLD, metavar="SHARE",
-        help="accepted slowdown of a row (default %(default)s)",
+        help="accepted slowdown of a benchmark (default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--strict", action="store_true",
-        help="exit with status 2 if a slowdown by more than the tolerance is not excluded for a row",
+        help="exit with status 2 if a slowdown by more than the tolerance is not excluded for a benchmark",
     )  # fmt: skip
     parser.add_argument("--relative-to", default="", metavar="PEER", help="compare times over this peer's")
     parser.add_argument("--output", choices=("markdown", "json"), default="markdown")

@@ -136,7 +136,7 @@ def decide(
     }
     if not compared and not broken:
         measured = f" that was timed beside {relative_to}" if relative_to else ""
-        raise ResultFileError(f"the baseline and the new result have no row in common{measured}")
+        raise ResultFileError(f"the baseline and the new result have no benchmark in common{measured}")
     same = same_commit(base, new)
     rows = [
         JudgedRow(each, UNCHANGED if same else _kind(each)) for each in compared if each.key not in broken

@@ -27,7 +27,7 @@ def format_decision(decision: Decision) -> str:
     parts = [f"## Performance: {title}", _summary(decision)]
     if decision.broken:
         rows = [[escaped(key), escaped(note)] for key, note in list(decision.broken.items())[:MAX_ROWS]]
-        parts.append("**Broken**\n\n" + table(["row", "note"], rows, 2))
+        parts.append("**Broken**\n\n" + table(["benchmark", "note"], rows, 2))
     for kind in (SLOWER, QUICKER):
         found = [row for row in decision.rows if row.kind == kind]
         if found:
@@ -44,7 +44,7 @@ def format_decision(decision: Decision) -> str:
     text = ""
     for part in parts:
         if len(text) + len(part) > MAX_CHARACTERS:
-            return f"{text}More rows are in the JSON output.\n"
+            return f"{text}More benchmarks are in the JSON output.\n"
         text += f"{part}\n\n"
     return text.rstrip("\n") + "\n"
 
@@ -54,7 +54,7 @@ def _summary(decision: Decision) -> str:
     mean = "" if decision.mean is None else f" Geometric mean of the ratios: {decision.mean:.3f}."
     return (
         f"`{_code(label(decision.new))}` against `{_code(label(decision.base))}`: {counts}.{mean} "
-        f"Tolerance {decision.tolerance:.0%}; the intervals hold for all rows together with "
+        f"Tolerance {decision.tolerance:.0%}; the intervals hold for all benchmarks together with "
         f"{decision.new.confidence:.0%} confidence."
     )
 
@@ -67,8 +67,8 @@ def _table(rows: Sequence[JudgedRow]) -> str:
         ]
         for row in rows[:MAX_ROWS]
     ]  # fmt: skip
-    text = table(["row", "base us", "new us", "ratio", "interval"], cells)
-    return text + (f"\n\n{len(rows) - MAX_ROWS} more rows." if len(rows) > MAX_ROWS else "")
+    text = table(["benchmark", "base us", "new us", "ratio", "interval"], cells)
+    return text + (f"\n\n{len(rows) - MAX_ROWS} more benchmarks." if len(rows) > MAX_ROWS else "")
 
 
 def _interval(row: JudgedRow) -> str:

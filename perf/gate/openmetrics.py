@@ -47,7 +47,7 @@ def format_openmetrics(decision: Decision) -> str:
         lines += _family(name, "gauge", description, samples)
     lines += _family("triten_benchmark_run", "info", "Commits and machine.", [(run, 1.0)], suffix="_info")
     counts: list[Sample] = [({"kind": kind}, float(decision.counts.get(kind, 0))) for kind in KINDS]
-    lines += _family("triten_gate_rows", "gauge", "Number of rows.", counts)
+    lines += _family("triten_gate_rows", "gauge", "Number of benchmarks.", counts)
     lines += _family(
         "triten_gate_status", "gauge", "Exit status of the gate.", [({}, float(decision.status))]
     )

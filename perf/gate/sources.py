@@ -54,7 +54,7 @@ def _from_history(arguments: argparse.Namespace) -> tuple[Result, Result]:
     branch = f" of {arguments.baseline}" if arguments.baseline is not None else ""
     raise HistoryError(
         f"{arguments.history}: no run{branch} is comparable: another commit on the same machine, with the same "
-        "device, threads and rows"
+        "device, threads and benchmarks"
     )
 
 
@@ -100,7 +100,7 @@ def confirmed(
     slower = [new.by_key[each.key] for each in compared if each.is_regression]
     if not slower:
         return base, new
-    print(f"gate: {len(slower)} rows are slower; they are measured again", file=sys.stderr)
+    print(f"gate: {len(slower)} benchmarks are slower; they are measured again", file=sys.stderr)
     again = measure(rows_pattern(slower))
     return _with_rows_of(base, again[0]), _with_rows_of(new, again[1])
 

@@ -40,8 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "target", type=Path, metavar="FOLDER|FILE.csv", help="folder for result files, or a CSV file"
     )
-    changes = actions.add_parser("changes", help="change points: commits at which a row's time shifted")
-    changes.add_argument("--rows", default="", metavar="REGEX", help="only rows that match, as of `run`")
+    changes = actions.add_parser("changes", help="change points: commits at which a benchmark's time shifted")
+    changes.add_argument(
+        "--rows", default="", metavar="REGEX", help="only benchmarks that match, as of `run`"
+    )
     changes.add_argument(
         "--machine", default="", metavar="TEXT", help="only machines whose name contains this"
     )
@@ -57,9 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--least", type=float, default=MIN_SHIFT, metavar="SHARE",
         help="smallest shift to report (default %(default)s)",
     )  # fmt: skip
-    changes.add_argument("--fail", action="store_true", help="exit with status 1 if a row became slower")
+    changes.add_argument(
+        "--fail", action="store_true", help="exit with status 1 if a benchmark became slower"
+    )
     changes.add_argument("--output", choices=("text", "json"), default="text")
-    alias = actions.add_parser("alias", help="read a renamed benchmark's old rows under its new name")
+    alias = actions.add_parser("alias", help="read a renamed benchmark's earlier times under its new name")
     alias.add_argument("--old", nargs=3, metavar=("SUITE", "OPERATOR", "NAME"))
     alias.add_argument("--new", nargs=3, metavar=("SUITE", "OPERATOR", "NAME"))
     for action in (add, listed, export, changes, alias):
@@ -109,7 +113,8 @@ def _list(arguments: argparse.Namespace) -> int:
     for run in runs:
         state = ["" if run.complete else "incomplete", "rehearsal" if run.rehearsal else ""]
         print(
-            f"{run.digest[:12]}  {run.label:<26}{run.started:<27}{run.rows:>5} rows  {run.device:<5} {run.machine}"
+            f"{run.digest[:12]}  {run.label:<26}{run.started:<27}{run.rows:>5} benchmarks  {run.device:<5} "
+            f"{run.machine}"
             f"{''.join(f', {each}' for each in state if each)}"
         )
     print(f"{len(runs)} runs")

@@ -2,7 +2,9 @@
 // Texts of result files are set as text, never as markup.
 
 const place = (name) => document.getElementById(name);
+const OUTCOMES = { met: ["target met", "good"], MISSED: ["target missed", "bad"], unsure: ["inconclusive", "warning"] };
 let selected = null;
+let names = {};
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -20,35 +22,63 @@ function line(...cells) {
 function duration(seconds) {
   if (seconds === null) return "";
   const [unit, factor] = seconds < 1e-3 ? ["us", 1e6] : seconds < 1 ? ["ms", 1e3] : ["s", 1];
-  return `${(seconds * factor).toPrecision(3)} ${unit}`;
+  return `${Number((seconds * factor).toPrecision(3))} ${unit}`;
+}
+
+function moment(text) {
+  const found = new Date(text);
+  if (Number.isNaN(found.getTime())) return text;
+  return found.toLocaleString("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
 }
 
 function showProgress(all) {
   const made = all.map((each) => {
-    const row = document.createElement("p");
+    const row = element("p", "", "running");
     const bar = document.createElement("progress");
     bar.max = Math.max(each.total, 1);
     bar.value = each.done;
     bar.setAttribute("aria-label", each.file);
     const part = each.part ? `${each.part}, ` : "";
-    row.append(bar, `${each.file}: ${part}row ${each.done + 1} of ${each.total}: ${each.title}`);
+    row.append(bar, `${each.file}: ${part}benchmark ${Math.min(each.done + 1, each.total)} of ${each.total}: ${each.title}`);
     return row;
   });
   place("progress").replaceChildren(...(made.length ? made : [element("p", "No benchmark is running.")]));
 }
 
+function select(id) {
+  selected = id;
+  for (const row of place("runs").children) row.setAttribute("aria-current", String(row.dataset.id === id));
+  showRows();
+}
+
 function showRuns(runs) {
+  names = Object.fromEntries(runs.map((run) => [run.id, run.name]));
+  const focused = document.activeElement?.closest?.("#runs tr")?.dataset.id;
   const made = runs.map((run) => {
     const cell = document.createElement("td");
-    const button = element("button", run.started);
+    const button = element("button", moment(run.started));
     button.type = "button";
-    button.addEventListener("click", () => { selected = run.id; showRows(); });
+    button.addEventListener("click", () => {
+      select(run.id);
+      place("details").scrollIntoView({ block: "nearest" });
+    });
     cell.append(button);
     const state = run.rehearsal ? "rehearsal" : run.complete ? "complete" : "incomplete";
     const commit = run.commit + (run.dirty ? "+" : "");
-    return line(cell, commit, `${run.timed} of ${run.rows}`, state, run.device, run.machine, run.name);
+    const count = run.timed === run.rows ? String(run.rows) : `${run.timed} of ${run.rows}`;
+    const row = line(cell, commit, element("td", state, run.complete ? "" : "warning"), element("td", count, "number"), run.device, run.machine, run.name);
+    row.dataset.id = run.id;
+    return row;
   });
   place("runs").replaceChildren(...made);
+  if (focused) [...made].find((row) => row.dataset.id === focused)?.querySelector("button").focus();
+}
+
+/** The speed-up over a baseline, of a ratio of times: both ends of the interval change places. */
+function speedUp([peer, [ratio, low, high]]) {
+  const digits = (value) => (value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(2));
+  const interval = low === null ? "" : ` [${digits(1 / high)}, ${low > 0 ? digits(1 / low) : "∞"}]`;
+  return `${digits(1 / ratio)}×${interval} over ${peer}`;
 }
 
 async function showRows() {
@@ -58,23 +88,30 @@ async function showRows() {
   if (!answer.ok || asked !== selected) return;
   const { rows } = await answer.json();
   place("details").hidden = false;
+  place("benchmarks-title").textContent = `Benchmarks of ${names[asked] ?? "a run"}`;
   place("rows").replaceChildren(...rows.map((row) => {
-    const ratios = Object.entries(row.ratios).map(([peer, [ratio, low, high]]) => {
-      const interval = low === null ? "" : ` [${low.toFixed(2)}, ${high.toFixed(2)}]`;
-      return `${ratio.toFixed(2)}${interval} / ${peer}`;
-    });
-    return line(row.title, element("td", duration(row.seconds), "number"), ratios.join("; "), row.outcome);
+    const title = element("th", row.title);
+    title.scope = "row";
+    const [outcome, tone] = OUTCOMES[row.outcome] ?? [row.outcome, ""];
+    return line(title, element("td", duration(row.seconds), "number"), Object.entries(row.ratios).map(speedUp).join("; "), element("td", outcome, tone));
   }));
 }
 
+function tell(text, tone) {
+  place("connection").textContent = text;
+  place("connection").className = tone;
+}
+
 const events = new EventSource("/events");
-events.addEventListener("open", () => { place("connection").textContent = "connected"; });
-events.addEventListener("error", () => { place("connection").textContent = "connection lost; trying again"; });
+events.addEventListener("open", () => tell("connected", "good"));
+events.addEventListener("error", () => tell("connection lost; trying again", "bad"));
 events.addEventListener("state", (event) => {
   const state = JSON.parse(event.data);
   showProgress(state.progress);
   showRuns(state.runs);
   place("problems").hidden = state.errors.length === 0;
   place("errors").replaceChildren(...state.errors.map((text) => element("li", text)));
-  showRows();
+  // The newest run is shown until the reader chooses another one.
+  if (selected === null && state.runs.length) select(state.runs[0].id);
+  else select(selected);
 });

@@ -40,7 +40,7 @@ FILES = {
 RUN = re.compile(r"/api/runs/([0-9a-f]{16})")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'"
+    "img-src data:; base-uri 'none'; form-action 'none'"
 )
 MAX_TARGET = 2048
 MAX_CONNECTIONS = 64

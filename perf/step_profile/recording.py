@@ -117,8 +117,8 @@ def profile_step(
         ...     model(x).square().mean().backward()
         ...     optimizer.step()
         >>> found = tt.perf.profile_step(step, model, optimizer, tt.ones(8, 4))
-        >>> sorted({event.name for event in found.profile.events() if event.name.startswith("aten::m")})
-        ['aten::mean', 'aten::mm']
+        >>> {"aten::addmm", "AddmmBackward0", "aten::_fused_sgd_"} <= {event.name for event in found.profile.events()}
+        True
     """
     if steps < 1 or warmup < 0:
         raise ValueError(

@@ -1,19 +1,19 @@
-"""Compare two result files, or two commits, row by row: faster, slower or not distinguishable.
+"""Compare two result files, or two commits, benchmark by benchmark: faster, slower or not distinguishable.
 
 A ratio is triten's time in NEW over its time in BASE. It is a trimmed mean of logarithms with a confidence
 interval. If the samples of both files were interleaved (`--git`), the ratios are paired; otherwise the two
 sides are independent (Yuen's test).
 
 The interval reflects the spread of the samples. A run with several processes includes the variation between
-processes. A single process does not, so `--threshold` allows for it. `--relative-to PEER` compares triten's
+processes. A single process does not, so `--threshold` allows for it. `--relative-to BASELINE` compares triten's
 time over the baseline's of the same round instead, which cancels a slower machine.
 
-A row is slower or faster only if its interval does not contain 1, else it is "not distinguishable". The
-confidence holds for all rows together: if nothing differs, it is the probability that no row is reported.
-More rows widen each interval (Bonferroni).
+A benchmark is slower or faster only if its interval does not contain 1, else it is "not distinguishable". The
+confidence holds for all benchmarks together: if nothing differs, it is the probability that none is reported.
+More benchmarks widen each interval (Bonferroni).
 
-Exit status 1: a row is slower by more than the threshold; 2: a file is no result, or the files have no row in
-common.
+Exit status 1: a benchmark is slower by more than the threshold; 2: a file is no result, or the files have no
+benchmark in common.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _times(row: Row, relative_to: str) -> list[float]:
 
 def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -> str:
     """Format the rows as text, the slowest first, then the count of each kind and the geometric mean."""
-    lines = [f"{'row':<84}{'base us':>12}{'new us':>12}{'ratio':>8}{'interval':>16}  verdict"]
+    lines = [f"{'benchmark':<84}{'base us':>12}{'new us':>12}{'ratio':>8}{'interval':>16}  result"]
     for each in sorted(found, key=lambda each: -each.ratio.estimate):
         low, high = each.ratio.low, each.ratio.high
         interval = "" if low is None or high is None else f"[{low:.2f}, {high:.2f}]"
@@ -154,17 +154,21 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
     counts = {kind: sum(each.verdict == kind for each in found) for kind in (SLOWER, FASTER, SAME, UNKNOWN)}
     mean = math.exp(math.fsum(math.log(each.ratio.estimate) for each in found) / len(found))
     said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    lines += ["", f"{len(found)} rows: {said}; geometric mean of the ratios {mean:.3f}"]
-    lines.append(f"where nothing differs, no row is told apart with a probability of {new.confidence:.0%}")
+    lines += ["", f"{len(found)} benchmarks: {said}; geometric mean of the ratios {mean:.3f}"]
+    lines.append(
+        f"where nothing differs, no benchmark is told apart with a probability of {new.confidence:.0%}"
+    )
     against = contradictions(base, new)
     barred = sum(row.bar is not None and row.key in base.by_key for row in new.rows)
     if barred:
         named = f": {', '.join(map(str, against))}" if against else ""
-        lines.append(f"of {barred} rows with a bar {len(against)} changed their verdict{named}")
+        lines.append(
+            f"of {barred} benchmarks with a target, {len(against)} changed from met to missed or back{named}"
+        )
     for name, result, other in (("BASE", base, new), ("NEW", new, base)):
         alone = [key for key in result.by_key if key not in other.by_key]
         if alone:
-            lines.append(f"only in {name}: {len(alone)} rows, such as {alone[0]}")
+            lines.append(f"only in {name}: {len(alone)} benchmarks, such as {alone[0]}")
     lines += comparison_doubts(base, new)
     return "\n".join(lines)
 
@@ -198,7 +202,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", type=float, default=THRESHOLD, metavar="SHARE",
         help="slower by more than this gives exit status 1 (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--relative-to", default="", metavar="PEER", help="compare times over this peer's")
+    parser.add_argument(
+        "--relative-to", default="", metavar="BASELINE", help="compare times over this baseline's"
+    )
     git = parser.add_argument_group("two commits, measured in turn by the suite of this checkout")
     git.add_argument("--git", nargs=2, metavar=("A", "B"), help="anything that git takes for a commit")
     git.add_argument(
@@ -224,7 +230,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if not found:
         measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
-        raise ResultFileError(f"the two results have no row in common{measured}")
+        raise ResultFileError(f"the two results have no benchmark in common{measured}")
     print(format_comparisons(found, base, new))
     return 1 if any(each.is_regression for each in found) else 0
 

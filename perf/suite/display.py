@@ -144,15 +144,15 @@ def _pinning(settings: Mapping[str, Any]) -> str:
 def format_rows(result: Result) -> str:
     """Format the rows: a heading per suite; times, ratios with intervals, rates, share of the limit, result.
 
-    `n` is the number of samples. The result is unsure if the confidence interval contains the bar.
+    `n` is the number of samples. A result is inconclusive if the confidence interval contains the target.
     """
     lines = []
     for suite, members in itertools.groupby(result.rows, key=lambda row: row.suite):
         rows = list(members)
         peers = list(dict.fromkeys(peer for row in rows for peer in row.peers))
         heads = "".join(f"{'/ ' + peer:>24}" for peer in peers)
-        rates = f"{'GB/s':>8}{'GFLOP/s':>9}{'of limit':>9}{'bar':>11}"
-        lines += ["", f"{suite:<62}{'us':>12}{'iqr':>6}{'n':>4}{heads}{rates}  verdict"]
+        rates = f"{'GB/s':>8}{'GFLOP/s':>9}{'of limit':>9}{'target':>11}"
+        lines += ["", f"{suite:<62}{'us':>12}{'iqr':>6}{'n':>4}{heads}{rates}  result"]
         lines += [_format_row(row, peers, result) for row in rows]
     return "\n".join(lines).lstrip("\n")
 
@@ -163,7 +163,7 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
         label += ", backward" if row.direction == "backward" else " and backward"
     ours = row.summary()
     if ours is None:
-        return f"{label:<62.62}{'':>12}{'':>6}{'':>4}{'':>{24 * len(peers)}}{'':>37}  {row.verdict}"
+        return f"{label:<62.62}{'':>12}{'':>6}{'':>4}{'':>{24 * len(peers)}}{'':>37}  {shown_verdict(row.verdict)}"
     derived = row.derived(result.limits, result.confidence)
     cells = [f"{number(ours.median * 1e6):>12}", f"{ours.interquartile_range / ours.median:>6.0%}"]
     cells.append(f"{len(row.samples[OURS]):>4}")
@@ -184,7 +184,18 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
         if row.bar.peer
         else f"{number(row.bar.most * 1e6)} us"
     )
-    return f"{label:<62.62}{''.join(cells)}{most:>11}  {derived['verdict']}".rstrip()
+    return f"{label:<62.62}{''.join(cells)}{most:>11}  {shown_verdict(derived['verdict'])}".rstrip()
+
+
+def shown_verdict(verdict: str) -> str:
+    """Return the result of a benchmark in the words of the terminal.
+
+    Example:
+        >>> from triten.perf.suite.display import shown_verdict
+        >>> [shown_verdict(each) for each in ("met", "MISSED", "unsure", "FAILED in torch")]
+        ['met', 'missed', 'inconclusive', 'FAILED in torch']
+    """
+    return {MISSED: "missed", UNSURE: "inconclusive"}.get(verdict, verdict)
 
 
 def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, float]]:
@@ -206,8 +217,8 @@ def format_means(rows: list[Row]) -> list[str]:
         least, aim = MEAN_BARS.get(suite, (None, None))
         verdict = ""
         if least is not None and aim is not None:
-            reached = "aim met" if mean <= aim else "met" if mean <= least else "MISSED"
-            verdict = f" (at most {least:.2f}, aim {aim:.2f}: {reached})"
+            reached = "aim met" if mean <= aim else "target met" if mean <= least else "target missed"
+            verdict = f" (target {least:.2f}, aim {aim:.2f}: {reached})"
         lines.append(f"{suite}: geometric mean of {count} ratios to torch: {mean:.2f}{verdict}")
     return ["", *lines] if lines else []
 
@@ -218,12 +229,16 @@ def _tail(result: Result) -> list[str]:
         row.verdict_at(result.confidence).partition(" in ")[0].partition(":")[0] for row in result.rows
     ]
     counts = {name: verdicts.count(name) for name in (MET, MISSED, UNSURE, "missing", "WRONG", "FAILED")}
-    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    said = ", ".join(f"{count} {shown_verdict(name)}" for name, count in counts.items() if count)
     if counts[UNSURE]:
-        said += " (unsure: the bar is within the interval)"
+        said += " (inconclusive: the target is within the interval)"
     state = "complete" if result.complete else "INCOMPLETE"
     rehearsal = ["a rehearsal: its times say nothing"] if result.rehearsal else []
-    return ["", f"{state}: {timed} of {len(result.rows)} rows timed{': ' + said if said else ''}", *rehearsal]
+    return [
+        "",
+        f"{state}: {timed} of {len(result.rows)} benchmarks timed{': ' + said if said else ''}",
+        *rehearsal,
+    ]
 
 
 def number(value: float) -> str:

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suite", nargs="+", action="extend", metavar="NAME", help=f"default: all of {', '.join(SUITES)}"
     )
     parser.add_argument(
-        "--rows", default="", metavar="REGEX", help="only rows whose line of `--list` matches"
+        "--rows", default="", metavar="REGEX", help="only benchmarks whose line of `--list` matches"
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument(
@@ -72,33 +72,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--progress", type=Path, metavar="FILE",
-        help="write the row that is measured now to FILE, which `serve` shows (default: OUTPUT.progress)",
+        help="write the benchmark that is measured now to FILE, which `serve` shows (default: OUTPUT.progress)",
     )  # fmt: skip
     parser.add_argument(
         "--threads", type=int, help="of every library; default: the cores (small calls take one)"
     )
-    parser.add_argument("--rounds", type=int, help="most rounds of a row")
-    parser.add_argument("--row-seconds", type=float, help="no round of a row begins after so many")
+    parser.add_argument("--rounds", type=int, help="most rounds of a benchmark")
+    parser.add_argument("--row-seconds", type=float, help="no round of a benchmark begins after so many")
     parser.add_argument(
         "--precision",
         type=float,
         metavar="SHARE",
-        help="a row is done when the intervals of its ratios are narrower than this on both sides",
+        help="a benchmark is done when the intervals of its ratios are narrower than this on both sides",
     )
     parser.add_argument(
         "--processes", type=int, metavar="COUNT",
-        help=f"measure every row in so many processes one after the other, whose medians are the samples (default: "
-        f"{PROCESSES} on the CPU, where two runs then agree in their verdicts; 1 for --quick, --rehearse and --device "
-        "cuda)",
+        help=f"measure every benchmark in so many processes one after the other, whose medians are the samples "
+        f"(default: {PROCESSES} on the CPU, where two runs then agree in their results; 1 for --quick, --rehearse "
+        "and --device cuda)",
     )  # fmt: skip
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on while timing")
     parser.add_argument("--graph", action="store_true", help="on CUDA: replay triten's work from CUDA graphs")
     parser.add_argument("--python", default=sys.executable, help="interpreter for the suite `import`")
-    parser.add_argument("--list", action="store_true", help="print the rows and measure nothing")
+    parser.add_argument("--list", action="store_true", help="print the benchmarks and measure nothing")
     parser.add_argument(
         "--rehearse",
         action="store_true",
-        help="tiny sizes, one round, a simulated device too: that every row runs and agrees",
+        help="tiny sizes, one round, a simulated device too: that every benchmark runs and agrees",
     )
 
 
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     if simulated and not arguments.rehearse:
         raise SetupError(
             f"TRITEN_CUDA={os.environ['TRITEN_CUDA']} simulates a device, whose times say nothing: --rehearse runs "
-            "every row"
+            "every benchmark"
         )
     own = [workload for workload in workloads if isinstance(workload, FunctionWorkload)]
     peers = arguments.peers
@@ -223,7 +223,7 @@ def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
     workloads = all_workloads(list(dict.fromkeys(suites)), scale)
     found = [workload for workload in workloads if wanted.search(workload.title)]
     if not found:
-        raise SetupError(f"no row of {', '.join(suites)} matches {rows!r}")
+        raise SetupError(f"no benchmark of {', '.join(suites)} matches {rows!r}")
     return found
 
 
@@ -236,7 +236,7 @@ def _chosen(arguments: argparse.Namespace) -> list[Workload]:
     found = [*load_benchmarks(arguments.files), *of_suites]
     matching = [workload for workload in found if wanted.search(workload.title)]
     if not matching:
-        raise SetupError(f"no row of {', '.join(map(str, arguments.files))} matches {arguments.rows!r}")
+        raise SetupError(f"no benchmark of {', '.join(map(str, arguments.files))} matches {arguments.rows!r}")
     return matching
 
 

@@ -132,7 +132,7 @@ def test_markdown_shows_names_literally_and_fits_into_a_comment() -> None:
         decide(measured(1, 1, **dict.fromkeys(many, 1.0)), measured(2, 2, **many), tolerance=0.05)
     )
     assert len(long) <= MAX_CHARACTERS + 100
-    assert long.endswith("More rows are in the JSON output.\n")
+    assert long.endswith("More benchmarks are in the JSON output.\n")
 
 
 def test_files_are_judged_and_written_in_each_format(gate: Command, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_slower_row_is_measured_again_and_the_second_time_decides(
     found = {row["name"]: row["kind"] for row in json.loads(done.stdout)["rows"]}
     assert found == {"a": "unchanged", "b": "slower", "c": "unchanged"}
     assert (done.returncode, len(asked), asked[0]) == (1, 2, "")
-    assert "2 rows are slower; they are measured again" in done.stderr
+    assert "2 benchmarks are slower; they are measured again" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_a_slower_row_is_measured_again_and_the_second_time_decides(
         (("--baseline", "no-such-branch"), "is neither a branch or commit"),
         (("--baseline", "none.json"), "none.json: no such file"),
         (("--baseline", "main", "--new", "new.json"), "--baseline must be one too"),
-        (("--baseline", "new.json", "--new", "other.json"), "no row in common"),
+        (("--baseline", "new.json", "--new", "other.json"), "no benchmark in common"),
         (
             ("--baseline", "new.json", "--new", "new.json", "--tolerance", "nan"),
             "--tolerance must not be negative",

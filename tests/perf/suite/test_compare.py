@@ -120,10 +120,10 @@ def test_rows_of_one_side_are_left_out_and_named(compare: Compare, tmp_path: Pat
     done = compare("base.json", "new.json")
     assert done.returncode == 1, done.stderr
     assert "slower, by more than 5%" in done.stdout
-    assert "1 rows: 1 slower; geometric mean" in done.stdout
-    assert "where nothing differs, no row is told apart with a probability of 95%" in done.stdout
+    assert "1 benchmarks: 1 slower; geometric mean" in done.stdout
+    assert "where nothing differs, no benchmark is told apart with a probability of 95%" in done.stdout
     assert "note: NEW was measured in one process" in done.stdout
-    assert "only in BASE: 1 rows, such as s: b 1 float32" in done.stdout
+    assert "only in BASE: 1 benchmarks, such as s: b 1 float32" in done.stdout
     assert compare("base.json", "new.json", "--threshold", "0.5").returncode == 0
 
 
@@ -134,8 +134,11 @@ def test_rows_of_one_side_are_left_out_and_named(compare: Compare, tmp_path: Pat
         (("base.json", "none.json"), "none.json: no such file"),
         (("base.json", "damaged.json"), "damaged.json: damaged, or no result file"),
         (("base.json", "older.json"), "version 0 of the format is older than 1"),
-        (("base.json", "other.json"), "the two results have no row in common"),
-        (("base.json", "base.json", "--relative-to", "cupy"), "no row in common that was timed beside cupy"),
+        (("base.json", "other.json"), "the two results have no benchmark in common"),
+        (
+            ("base.json", "base.json", "--relative-to", "cupy"),
+            "no benchmark in common that was timed beside cupy",
+        ),
         (("base.json", "base.json", "--threshold", "-1"), "--threshold must not be negative"),
         (("base.json", "--git", "HEAD", "HEAD"), "two files or --git A B, not both"),
         (("--git", "HEAD", "no-such-commit", "--turns", "0"), "--turns must be positive"),
@@ -161,10 +164,10 @@ def test_bars_that_were_met_and_are_missed_are_named(compare: Compare, tmp_path:
         rows = [Row(**{**row.__dict__, "bar": Bar("torch", 2.0)})]
         Result({"host": "h"}, {}, settings, rows=rows).write(tmp_path / f"{name}.json")
     same = compare("base.json", "near.json").stdout
-    assert "of 1 rows with a bar 0 changed their verdict" in same
+    assert "of 1 benchmarks with a target, 0 changed from met to missed or back" in same
     assert "in one process" not in same
     assert (
-        "of 1 rows with a bar 1 changed their verdict: s: a 1 float32"
+        "of 1 benchmarks with a target, 1 changed from met to missed or back: s: a 1 float32"
         in compare("base.json", "new.json").stdout
     )
 

@@ -13,7 +13,7 @@ import triten as tt
 from triten.perf import __main__ as command
 from triten.perf.suite import processes
 from triten.perf.suite import run as run_module
-from triten.perf.suite.display import format_result, geometric_means
+from triten.perf.suite.display import format_result, geometric_means, shown_verdict
 from triten.perf.suite.libraries import Library
 from triten.perf.suite.measurement import Effort, Measurement
 from triten.perf.suite.results import OURS, Bar, Limits, Result, Row, read_results
@@ -228,7 +228,7 @@ def test_ctrl_c_leaves_what_was_done(
     found = read_results(path)
     assert (len(found.rows), found.complete) == (2, False)
     printed = capsys.readouterr()
-    assert "INCOMPLETE: 2 of 2 rows" in printed.out
+    assert "INCOMPLETE: 2 of 2 benchmarks" in printed.out
     assert f"interrupted; {path} has what was done" in printed.err
 
 
@@ -272,7 +272,7 @@ def test_a_simulated_device_runs_every_row_and_its_times_are_refused(tmp_path: P
     base = [sys.executable, "-P", "-m", "triten.perf", "run", "--device", "cuda", "--peers", "--rows"]
     refused = subprocess.run([*base, "a"], capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "whose times say nothing: --rehearse runs every row" in refused.stderr
+    assert "whose times say nothing: --rehearse runs every benchmark" in refused.stderr
     rows = "pointwise: a . b|relu float32|sum of rows float32|engine: two leaves"
     done = subprocess.run(
         [*base, rows, "--rehearse", "--graph", "-o", "r.json"], capture_output=True, text=True, env=environment,
@@ -298,10 +298,10 @@ def test_the_table_has_ratios_rates_limits_and_means() -> None:
     fast = next(line for line in lines if line.startswith("fast"))
     assert fast.split() == ["fast", "1", "float32", "1.00", "0%", "7", "1.00", "[1.00,", "1.00]", "2.00", "4.00", "50%",
                             "2.00", "met"]  # fmt: skip
-    assert next(line for line in lines if line.startswith("slow")).endswith("MISSED")
+    assert next(line for line in lines if line.startswith("slow")).endswith("missed")
     assert geometric_means(rows, "torch") == {"conv": (2, pytest.approx(2.0))}
-    assert "conv: geometric mean of 2 ratios to torch: 2.00 (at most 2.00, aim 1.30: met)" in lines
-    assert "complete: 2 of 2 rows timed: 1 met, 1 MISSED" in lines
+    assert "conv: geometric mean of 2 ratios to torch: 2.00 (target 2.00, aim 1.30: target met)" in lines
+    assert "complete: 2 of 2 benchmarks timed: 1 met, 1 missed" in lines
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,9 @@ def test_a_verdict_whose_interval_contains_the_bar_is_unsure(ours: list[float], 
         row = Row("conv", "c", "n", "1", "float32", "cpu", samples=samples, bar=bar)
         assert row.derived(Limits(), 0.95)["verdict"] == row.verdict == verdict
         text = format_result(Result({}, {}, {"confidence": 0.95}, rows=[row], complete=True))
-        assert text.splitlines()[5].endswith(verdict)
-        assert ("1 unsure (unsure: the bar is within the interval)" in text) is (verdict == "unsure")
+        assert text.splitlines()[5].endswith(shown_verdict(verdict))
+        said = "1 inconclusive (inconclusive: the target is within the interval)"
+        assert (said in text) is (verdict == "unsure")
     assert Row("conv", "c", "n", "1", "float32", "cpu", samples=samples).verdict == ""
     assert Row("conv", "c", "n", "1", "float32", "cpu", bar=Bar("torch", 2.0)).verdict == ""
 

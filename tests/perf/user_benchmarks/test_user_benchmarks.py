@@ -188,7 +188,7 @@ def test_bad_files_are_refused_with_status_2(run: Run, tmp_path: Path, text: str
     [
         (["none.py"], "none.py: no such file"),
         (["bench.txt"], "bench.txt: a file of benchmarks ends in .py"),
-        (["bench_own.py", "--rows", "zzz"], "no row of bench_own.py matches 'zzz'"),
+        (["bench_own.py", "--rows", "zzz"], "no benchmark of bench_own.py matches 'zzz'"),
         (["bench_own.py", "--suite", "zzz"], "no suite is called 'zzz'"),
         (["bench_own.py", "./bench_own.py"], "would both be the suite 'bench_own'"),
     ],
