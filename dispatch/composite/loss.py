@@ -200,6 +200,8 @@ def cross_entropy_loss(
     if label_smoothing > 0.0:
         if label_smoothing > 1.0:
             raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+        if not self.dim():
+            raise IndexError("Dimension specified as 0 but tensor has no dimensions")
         return _with_label_smoothing(self, target, weight, reduction, ignore_index, label_smoothing)
     return nll_loss_nd(ops.log_softmax(self, _class_dim(self)), target, weight, reduction, ignore_index)
 
