@@ -53,6 +53,15 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: tt.nn.functional.cross_entropy(tt.ones(()), tt.tensor([0]), label_smoothing=0.1), IndexError, "no dimen"),
     (lambda: aten.elu_backward(MATRIX, 2j, 1.0, 1.0, True, MATRIX), RuntimeError, "without overflow"),
     (lambda: aten.leaky_relu_backward(MATRIX, MATRIX, 2j, True), RuntimeError, "without overflow"),
+    (lambda: aten.hinge_embedding_loss(INT, INT, math.inf, 2), RuntimeError, "type int64_t without overflow"),
+    (lambda: aten.hinge_embedding_loss(INT, INT, math.nan, 2), RuntimeError, "type int64_t without overflow"),
+    (lambda: tt.logspace(2j, 1, 2, dtype=tt.int64), RuntimeError, ""),
+    (lambda: tt.logspace(0, math.nan, 2, out=INT.clone()), RuntimeError, "type int64_t without overflow"),
+    (lambda: aten.logspace(tt.tensor(1.0), math.inf, 3, 2.0, out=INT.clone()), RuntimeError, "type int64_t without"),
+    (lambda: aten.rrelu_(MATRIX.clone(), 1j, 2j, False), RuntimeError, "without overflow"),
+    (lambda: tt.quantize_per_tensor(MATRIX, tt.tensor(1j), tt.tensor(0), tt.qint8), RuntimeError, "without overflow"),
+    (lambda: tt.quantize_per_tensor([MATRIX], tt.ones(0), tt.zeros(0), tt.qint8), RuntimeError, "scales for 1 tensors"),
+    (lambda: tt.sparse_csr_tensor(INT[:2], tt.tensor([math.inf]), tt.ones(1)), RuntimeError, "without overflow"),
     (lambda: tt.as_strided_scatter(tt.ones(0), tt.ones(0), [], []), RuntimeError, "beyond its storage"),
 ]  # fmt: skip
 
@@ -69,6 +78,11 @@ def test_attention_whose_dropout_keeps_nothing() -> None:
         MATRIX, MATRIX, MATRIX, None, 1.0, False, tt.ones(3, 3, dtype=tt.bool)
     )
     assert out.isinf().all()
+
+
+def test_gradient_over_complex_spacing() -> None:
+    (found,) = tt.gradient(tt.tensor([1, 2, 4]), spacing=1 + 1j)
+    assert found.tolist() == [0.5 - 0.5j, 0.75 - 0.75j, 1 - 1j]
 
 
 def test_no_rows_are_renormalized() -> None:
