@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.scalars import element_of, fitting_number, overflow_error, truncated
+from ...dispatch.scalars import element_of, fitting_number, overflow_error, real, truncated
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
@@ -84,6 +84,8 @@ def arange(call: StructuredCall) -> PlannedKernel:
     widened = _bits_of_int64 if spec.dtype is uint64 else wide.type
     if whole:
         widened = _whole(spec.dtype, widened)
+    elif not spec.dtype.is_complex:
+        widened = lambda number: wide.type(real(number))  # noqa: E731
 
     @quietly
     def large(out: Any, _: Any, start: Any, step: Any) -> None:

@@ -20,6 +20,8 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: aten._arange(INT, math.nan, 1), RuntimeError, "cannot be converted to type int64_t without overflow"),
     (lambda: aten._arange(INT, 0, math.inf), RuntimeError, "cannot be converted to type int64_t without overflow"),
     (lambda: aten._arange(INT, 2j, 1), RuntimeError, "without overflow"),
+    (lambda: aten._arange(tt.zeros(3), 2j, 1), RuntimeError, "without overflow"),
+    (lambda: aten._arange(tt.zeros(3), 0, 1j), RuntimeError, "without overflow"),
     (lambda: aten._basic_index(SPARSE, [1, 2]), RuntimeError, "four numbers for each part of the index, but got 2"),
     (lambda: aten._grid_sampler_taps(tt.ones(3), [2, 2], 0, 0, False), RuntimeError, "grid"),
     (lambda: aten._grid_sampler_taps(tt.ones(1, 2, 2, 1), [2, 2], 0, 0, False), RuntimeError, "grid"),
