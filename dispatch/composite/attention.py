@@ -296,8 +296,8 @@ def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:
     A Mersenne Twister has no counters, and generates numbers for the weights alone.
     """
     if mask is not None:
-        kept = 1.0 - dropout_p
-        return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * (1.0 / kept if kept else math.inf)
+        scale = math.inf if dropout_p == 1.0 else 1.0 / (1.0 - dropout_p)
+        return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * scale
     keys = weights.shape[-1]
     if keys % 4 == 0 or isinstance(default_generator(weights.device), MersenneGenerator):
         return ops.dropout(weights, dropout_p, True)

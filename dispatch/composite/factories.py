@@ -545,7 +545,7 @@ def logspace_out(
 
 def _integer(bound: Any, dtype: ScalarType) -> int:
     """Truncate a bound to an integer; a tensor's element, too."""
-    number = bound.item() if isinstance(bound, TensorImpl) else bound
+    number = bound.item() if isinstance(bound, Tensor) else bound
     if isinstance(number, complex):
         raise overflow_error(dtype)
     return truncated(number, dtype.name)

@@ -213,7 +213,7 @@ def _gradient(
     return tuple([_along(self, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
 
 
-def _evenly(x: Tensor, step: float, axis: int) -> Tensor:
+def _evenly(x: Tensor, step: complex, axis: int) -> Tensor:
     """Return the differences of evenly spaced points, of first order at the ends."""
 
     def difference(high: tuple[int, int | None], low: tuple[int, int | None]) -> Tensor:
