@@ -421,6 +421,8 @@ def converted(name: str, self: Any, layout: Layout, blocksize: Sizes | None, den
     """Convert a tensor to another compressed layout, for ``_to_sparse(layout=)``."""
     given = self._spec.layout
     route = f"{name}: conversion from {spoken(given)} to {spoken(layout)}"
+    if layout is strided:
+        raise RuntimeError(f"{route} not supported: to_dense gives a strided tensor")
     if layout in BLOCKED:
         if blocksize is None:
             raise RuntimeError(f"{route} without blocksize argument given is not supported")

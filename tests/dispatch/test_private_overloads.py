@@ -22,6 +22,8 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: aten._arange(INT, 2j, 1), RuntimeError, "without overflow"),
     (lambda: aten._arange(tt.zeros(3), 2j, 1), RuntimeError, "without overflow"),
     (lambda: aten._arange(tt.zeros(3), 0, 1j), RuntimeError, "without overflow"),
+    (lambda: tt.as_strided_scatter(MATRIX, tt.ones(2, 3), [2, 3], [1, -1], 2), RuntimeError, "Negative strides"),
+    (lambda: aten._to_sparse(MATRIX.to_sparse(), layout=tt.strided), RuntimeError, "not supported"),
     (lambda: aten._basic_index(SPARSE, [1, 2]), RuntimeError, "four numbers for each part of the index, but got 2"),
     (lambda: aten._grid_sampler_taps(tt.ones(3), [2, 2], 0, 0, False), RuntimeError, "grid"),
     (lambda: aten._grid_sampler_taps(tt.ones(1, 2, 2, 1), [2, 2], 0, 0, False), RuntimeError, "grid"),
