@@ -13,8 +13,8 @@
 - `optimized` looks up a compilation by the call's key (`call_key`), or runs the function in parts or eagerly.
 
 Kinds of fusible steps: `pointwise`, `reductions`, `norm_gradients`, `loss_gradients`, `one_hots`, `block_reductions`,
-`gathers`, `picks`, `concatenations`, `triangles` and `draws`. `epilogues` and `prologues` fuse steps into a matmul's kernel, and
-`norm_kernels` fuses them with batch norms.
+`gathers`, `picks`, `concatenations`, `triangles` and `draws`. `epilogues` and `prologues` fuse steps into a matmul's
+kernel, and `norm_kernels` fuses them with batch norms.
 
 Other modules:
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...dispatch.layers.graph.graph import Graph, Node
@@ -112,8 +112,22 @@ def _dynamic_from_json(described: Mapping[str, Any]) -> DynamicGraph | None:
     places = [dict(each) for each in found["places"]]
     if named - ranges.keys() or {name for each in places for name in each.values()} != ranges.keys():
         raise ValueError("the names of sizes")
-    template = Template(without_results(described["graph"]), expressions, decisions)
+    rows = without_results(described["graph"])
+    if not all(_leads_to_number(rows, path) for path in expressions):
+        raise ValueError("the place of a number")
+    template = Template(rows, expressions, decisions)
     return DynamicGraph(template, ranges, places)
+
+
+def _leads_to_number(rows: Any, path: Sequence[Any]) -> bool:
+    """Return True if the keys of a path lead from a graph's rows to an integer."""
+    found = rows
+    for key in path:
+        try:
+            found = found[key]
+        except (IndexError, KeyError, TypeError):
+            return False
+    return found.__class__ is int
 
 
 def _argument(argument: TensorArgument | ConstantArgument) -> dict[str, Any]:

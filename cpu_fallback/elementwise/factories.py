@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.scalars import element_of, fitting_number
+from ...dispatch.scalars import element_of, fitting_number, overflow_error, real, truncated
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import EXPONENTS, PACKED, uint64
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
@@ -81,6 +82,10 @@ def arange(call: StructuredCall) -> PlannedKernel:
     count, sizes = spec.numel, spec.sizes
     whole = bool(spec.dtype.is_integral)
     widened = _bits_of_int64 if spec.dtype is uint64 else wide.type
+    if whole:
+        widened = _whole(spec.dtype, widened)
+    elif not spec.dtype.is_complex:
+        widened = lambda number: wide.type(real(number))  # noqa: E731
 
     @quietly
     def large(out: Any, _: Any, start: Any, step: Any) -> None:
@@ -113,6 +118,19 @@ def arange(call: StructuredCall) -> PlannedKernel:
             np.copyto(out, values, casting="unsafe")
 
     return PlannedKernel(into)
+
+
+def _whole(dtype: ScalarType, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a conversion of Python's numbers that refuses those that no integer of a dtype can be."""
+
+    def converted(number: Any) -> Any:
+        if number.__class__ is not int:
+            if isinstance(number, complex):
+                raise overflow_error(dtype)
+            number = truncated(number, dtype.name)
+        return convert(number)
+
+    return converted
 
 
 def _bits_of_int64(number: Any) -> np.int64:

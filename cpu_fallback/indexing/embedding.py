@@ -43,6 +43,8 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, table: Any, indices: Any, max_norm: float, norm_type: float) -> None:
         rows = np.unique(indices)
         check_rows(rows, size)
+        if not rows.size or not table.size:
+            return
         values = table[rows].astype(FLOAT32) if narrow else table[rows]
         norms = np.linalg.norm(values, norm_type, axis=1)
         large = norms > max_norm

@@ -33,6 +33,7 @@ from ..generated import functions as ops
 from ..plans.delegated import plan_of_part
 from ..plans.register import planned_by
 from ..structured.meta.attention import LARGEST_HEAD
+from ..structured.operand_checks import check_ranks
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import dtype as ScalarType
@@ -242,6 +243,8 @@ def _scaled_dot_product_attention_math(
     16-bit floats are computed in float32 unless `runtime.attention_backends.allow_reduced_math` permits them. A row
     whose scores are all minus infinity has weights of zero.
     """
+    for name, operand in (("query", query), ("key", key), ("value", value)):
+        check_ranks("_scaled_dot_product_attention_math", name, operand._spec, *range(2, 65))
     dtype = query.dtype
     if (dtype is float16 or dtype is bfloat16) and not is_reduced_math_allowed():
         query, key, value = (t.to(float32) for t in (query, key, value))
@@ -304,7 +307,8 @@ def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:
     A Mersenne Twister has no counters, and generates numbers for the weights alone.
     """
     if mask is not None:
-        return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * (1.0 / (1.0 - dropout_p))
+        scale = math.inf if dropout_p == 1.0 else 1.0 / (1.0 - dropout_p)
+        return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * scale
     keys = weights.shape[-1]
     if keys % 4 == 0 or isinstance(default_generator(weights.device), MersenneGenerator):
         return ops.dropout(weights, dropout_p, True)

@@ -22,7 +22,7 @@ from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty
 from ..iterator.overlap import shares_memory
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
-from ..scalars import element_of, overflow_error
+from ..scalars import element_of, overflow_error, truncated
 from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.deterministic_fill import fill_uninitialized
 from ..structured.meta.factories import is_sparse, spec_from
@@ -539,6 +539,14 @@ def logspace_out(
     return powers(out, start, end, base)
 
 
+def _integer(bound: Any, dtype: ScalarType) -> int:
+    """Truncate a bound to an integer; a tensor's element, too."""
+    number = bound.item() if isinstance(bound, Tensor) else bound
+    if isinstance(number, complex):
+        raise overflow_error(dtype)
+    return truncated(number, dtype.name)
+
+
 def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
     """Write powers of `base` to `out`, computed in double precision for any dtype.
 
@@ -546,7 +554,7 @@ def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
     """
     wide = complex128 if out.dtype.is_complex else float64
     if not (out.dtype.is_floating_point or out.dtype.is_complex):
-        start, end = int(start), int(end)
+        start, end = (_integer(bound, out.dtype) for bound in (start, end))
     if out.is_meta:
         return out
     exponents = linspace(start, end, out.numel(), wide, None, out.device, None)

@@ -245,6 +245,10 @@ def _strided_scatter(
     """Return a copy of the tensor with `src` in the strided view that begins `offset` elements after its first."""
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
+    if min(stride, default=0) < 0:
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
+        )
     out = _spread(self)
     reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     extent = sum((n - 1) * s for n, s in zip(out._spec.sizes, out._spec.strides, strict=True))

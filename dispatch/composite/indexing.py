@@ -114,6 +114,8 @@ def _unsafe_index_put(
 
 def _bounded(self: Tensor, indices: Sequence[Any]) -> list[Any]:
     """Clamp indices into the bounds of their dimensions."""
+    if len(indices) > self._spec.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {self._spec.ndim} (got {len(indices)})")
     return [
         index if index is None else ops.clamp(index, -self._spec.sizes[d], self._spec.sizes[d] - 1)
         for d, index in enumerate(indices)

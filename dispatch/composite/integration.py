@@ -213,7 +213,7 @@ def _gradient(
     return tuple([_along(self, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
 
 
-def _evenly(x: Tensor, step: float, axis: int) -> Tensor:
+def _evenly(x: Tensor, step: complex, axis: int) -> Tensor:
     """Return the differences of evenly spaced points, of first order at the ends."""
 
     def difference(high: tuple[int, int | None], low: tuple[int, int | None]) -> Tensor:
@@ -242,7 +242,7 @@ def _along(x: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
     else:
         before = after = first = second = last = previous = spacing
     if not hasattr(spacing, "_spec") and edge_order == 1:
-        return _evenly(x, float(spacing), axis)
+        return _evenly(x, spacing if isinstance(spacing, complex) else float(spacing), axis)
     low, middle, high = _part(x, axis, 0, n - 2), _part(x, axis, 1, n - 1), _part(x, axis, 2, n)
     if before is after:
         inside = ops.div(ops.sub(high, low), 2 * spacing)

@@ -26,7 +26,7 @@ from ..iterator.type_promotion import can_cast, promote_types, result_type_of
 from ..plans.delegated import first_of, plan_of_part
 from ..plans.host_kernel import HostPlanner, host_kernel
 from ..plans.register import planned_by
-from ..scalars import real
+from ..scalars import real, truncated
 from ..structured.meta.loss import MEAN, NONE, SUM
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
@@ -201,6 +201,8 @@ def cross_entropy_loss(
     if label_smoothing > 0.0:
         if label_smoothing > 1.0:
             raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+        if not self.dim():
+            raise IndexError("Dimension specified as 0 but tensor has no dimensions")
         return _with_label_smoothing(self, target, weight, reduction, ignore_index, label_smoothing)
     return nll_loss_nd(ops.log_softmax(self, _class_dim(self)), target, weight, reduction, ignore_index)
 
@@ -361,7 +363,7 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
 def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
     """Compute `self` where the target is 1, max(0, margin - self) where it is -1."""
     if not (self._spec.dtype.is_floating_point or self._spec.dtype.is_complex):
-        margin = int(margin)
+        margin = truncated(margin, self._spec.dtype.name)
     zeros = ops.zeros_like(self)
     gap = ops.clamp_min_(ops.sub_(ops.fill_(ops.empty_like(self), margin), self), 0)
     far = ops.where(ops.ne(target, 1), gap, zeros)

@@ -27,6 +27,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float16, float32, float64, int64, qint8, qint32, quint4x2, quint8
 from ..core.operator_entry import BELOW_AUTOGRAD
 from ..generated import functions as ops
+from ..scalars import real, truncated
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -148,13 +149,20 @@ def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tens
     """Quantize by one-element tensors."""
     if self._spec.is_meta:
         return quantize_per_tensor(self, 1.0, 0, dtype)
-    return quantize_per_tensor(self, float(scale.item()), int(zero_point.item()), dtype)
+    step, zero = real(scale.item()), real(zero_point.item())
+    return quantize_per_tensor(self, float(step), truncated(zero, "int64"), dtype)
 
 
 def quantize_tensors(
     tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: ScalarType
 ) -> tuple[Any, ...]:
     """Quantize each tensor with its own scale and zero point."""
+    for name, given in (("scales", scales), ("zero_points", zero_points)):
+        if not given._spec.ndim or given._spec.sizes[0] < len(tensors):
+            raise RuntimeError(
+                f"quantize_per_tensor: expected {name} for {len(tensors)} tensors, but got sizes "
+                f"{list(given._spec.sizes)}"
+            )
     return tuple(
         [quantize_per_tensor_by_tensors(x, scales[i], zero_points[i], dtype) for i, x in enumerate(tensors)]
     )

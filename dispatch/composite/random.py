@@ -493,6 +493,7 @@ def _slopes(self: Tensor, lower: float, upper: float, generator: Generator | Non
 
 def rrelu_(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
     """Run `rrelu` in place."""
+    lower, upper = real(lower), real(upper)
     if not training and lower <= upper:
         return leaky_relu_(self, (lower + upper) / 2)
     return self.copy_(rrelu(self, lower, upper, training, generator))

@@ -491,6 +491,13 @@ def _thnn_fused_lstm_cell_backward(
     return gates, gates, state, bias, bias
 
 
+def _check_gates(name: str, gates: Tensor, count: int) -> None:
+    """Refuse gates that are not `count` parts of one width."""
+    width = gates._spec.sizes[-1]
+    if not width or width % count:
+        raise RuntimeError(f"{name}: expected gates of {count} equal parts, but got {width} columns")
+
+
 def _thnn_differentiable_lstm_cell_backward(
     grad_hy: Tensor | None,
     grad_cy: Any,
@@ -511,6 +518,7 @@ def _thnn_differentiable_lstm_cell_backward(
     gates = input_gates + hidden_gates
     for bias in (input_bias, hidden_bias):
         gates = gates if bias is None else gates + bias
+    _check_gates("_thnn_differentiable_lstm_cell_backward", gates, 4)
     before = gates.chunk(4, 1)
     i, f, g, o = (x.tanh() if k == 2 else x.sigmoid() for k, x in enumerate(before))
     if grad_hy is None:
@@ -547,6 +555,8 @@ def _thnn_differentiable_gru_cell_backward(
         raise RuntimeError(f"{name}: expected input_bias and hidden_bias both or neither, but got one")
     if input_bias is not None:
         input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
+    _check_gates(name, input_gates, 3)
+    _check_gates(name, hidden_gates, 3)
     (xr, xi, xn), (hr, hi, hn) = input_gates.chunk(3, 1), hidden_gates.chunk(3, 1)
     r, i = (xr + hr).sigmoid(), (xi + hi).sigmoid()
     n = (xn + r * hn).tanh()

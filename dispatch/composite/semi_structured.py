@@ -182,6 +182,8 @@ def _sparse_semi_structured_linear(
         raise RuntimeError(
             f'_sparse_semi_structured_linear: expected an activation of "none", "relu" or "silu", got {activation!r}'
         )
+    if not input.dim():
+        raise RuntimeError("_sparse_semi_structured_linear: expected an input with columns, but got a scalar")
     rows = input.reshape((input.numel() // max(input.shape[-1], 1), input.shape[-1]))
     made = ops._semi_structured_mm(weight, meta, rows.t(), bias, out_dtype, True, True)
     if activation in ("relu", "silu"):

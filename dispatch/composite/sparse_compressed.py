@@ -24,6 +24,7 @@ from ...runtime.sparse_data import (
     sparse_spec,
 )
 from ..generated import functions as ops
+from ..scalars import truncated
 from ..tensor import Tensor
 from .sparse_lines import lines_of
 
@@ -223,7 +224,7 @@ def inferred_size(compressed: Any, plain: Any, values: Any, layout: Layout) -> t
     if len(block) != 2:
         check_parts(compressed, plain, values, (0, 0), layout)
     lines = compressed._spec.sizes[-1] - 1
-    length = int(plain.amax()) + 1 if plain._spec.numel else 0
+    length = truncated(plain.amax().item(), "int64") + 1 if plain._spec.numel else 0
     rows, columns = (lines, length) if layout in ROW_COMPRESSED else (length, lines)
     dense = values._spec.sizes[batch_ndim + (3 if layout in BLOCKED else 1) :]
     return (*compressed._spec.sizes[:-1], rows * block[0], columns * block[1], *dense)
@@ -420,6 +421,8 @@ def converted(name: str, self: Any, layout: Layout, blocksize: Sizes | None, den
     """Convert a tensor to another compressed layout, for ``_to_sparse(layout=)``."""
     given = self._spec.layout
     route = f"{name}: conversion from {spoken(given)} to {spoken(layout)}"
+    if layout is strided:
+        raise RuntimeError(f"{route} not supported: to_dense gives a strided tensor")
     if layout in BLOCKED:
         if blocksize is None:
             raise RuntimeError(f"{route} without blocksize argument given is not supported")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,11 @@ def output_size_of(
         )
     if output_size is not None:
         return list(output_size)
+    if not all(map(math.isfinite, given)):
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got scale_factors: {list(given)} of sizes "
+            f"{list(input_size[2:])}"
+        )
     return [int(n * factor) for n, factor in zip(input_size[2:], given, strict=True)]
 
 

@@ -293,7 +293,7 @@ def _over(root: NDArray[Any], result: TensorSpec, nbytes: int) -> NDArray[Any]:
     strides = byte_strides(result.sizes, result.strides, result.itemsize)
     try:
         return np.ndarray(result.sizes, result.np_dtype, in_memory_order(root), nbytes, strides)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, TypeError) as error:
         raise RuntimeError(
             f"a view of sizes {list(result.sizes)} and strides {list(result.strides)} at byte {nbytes} reaches beyond "
             f"its storage of {root.nbytes} bytes"

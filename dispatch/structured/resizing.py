@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from ...runtime.allocator import storage_size
+from ...runtime.layout import strided
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.storage import Storage, root_of, view_at
 from ...runtime.tensor_impl import TensorImpl
@@ -86,6 +87,10 @@ def _views_follow(self: Tensor, storage: Storage) -> None:
 
 def resized(self: Tensor, spec: TensorSpec) -> Tensor:
     """Set the geometry of `self`, and grow its storage if needed; elements in memory are kept."""
+    if self._spec.layout is not strided:
+        raise RuntimeError(
+            f"resize: expected a tensor of layout strided, but got {self._spec.layout} (sizes {list(self._spec.sizes)})"
+        )
     if root_of(self._data).nbytes == 0:
         self._data, self._spec = allocator_of(spec)(), spec
         self.bump_version()

@@ -166,7 +166,10 @@ class FileStore(Store):
             if end > len(content):
                 raise DistStoreError(f"FileStore: {self.path} ends in the middle of a value")
             start = at + _HEAD.size + name_size
-            self._take(kind, content[at + _HEAD.size : start].decode(), content[start:end])
+            try:
+                self._take(kind, content[at + _HEAD.size : start].decode(), content[start:end])
+            except (UnicodeDecodeError, QueueEmptyError) as error:
+                raise DistStoreError(f"FileStore: {self.path} is no file of a store: {error}") from None
             at = end
         self._read += at
 
@@ -178,7 +181,7 @@ class FileStore(Store):
         elif kind == _PUSH:
             self._values.queue_push(key, value)
         elif kind == _POP:
-            self._values.queue_pop(key)
+            self._values.queue_pop(key, block=False)
         else:
             raise DistStoreError(f"FileStore: {self.path} is not the file of a store")
 

@@ -9,8 +9,8 @@ from .trace import LAUNCH_CATEGORIES, Frame, Span, Trace
 
 KINDS = ("function", "module", "range", "operator", "autograd", "launch", "kernel")
 # Smaller shares of both times are left out: they would be narrower than a pixel.
-LEAST_SHARE = 1 / 2500
-MOST_NODES = 4000
+MIN_SHARE = 1 / 2500
+MAX_NODES = 4000
 STEP = "ProfilerStep#"
 
 
@@ -58,10 +58,10 @@ def flame_graph(trace: Trace) -> dict[str, Any]:
     _sum(root)
     names: dict[str, int] = {}
     nodes: list[list[int]] = []
-    least_host, least_device = root.host * LEAST_SHARE, root.device * LEAST_SHARE
+    least_host, least_device = root.host * MIN_SHARE, root.device * MIN_SHARE
 
     def walk(node: _Node, depth: int) -> None:
-        if len(nodes) >= MOST_NODES:
+        if len(nodes) >= MAX_NODES:
             return
         index = names.setdefault(node.name, len(names))
         nodes.append([index, KINDS.index(node.kind), depth, node.host, node.device])

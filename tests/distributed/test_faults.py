@@ -130,7 +130,9 @@ def test_two_processes_of_one_rank() -> None:
     for status, text in run_programs(
         [program, program]
     ):  # the one that came first does not wait for the time limit
-        assert status == 1 and "rank 1 of group '0': another process has already joined as rank 1 of 2" in text
+        assert (
+            status == 1 and "rank 1 of group '0': another process has already joined as rank 1 of 2" in text
+        )
 
 
 @needs_mpi

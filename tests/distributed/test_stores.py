@@ -124,8 +124,17 @@ def test_the_last_user_of_a_file_takes_it_away(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_file_that_is_no_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not a store, but long enough to have a head",
+        b"s\0\0\0\3\0\0\0\3\xff\xff\xffend",  # a key that is no text
+        b"q\0\0\0\3\0\0\0\0key",  # a value taken from a queue that is empty
+        b"?\0\0\0\0\0\0\0\0",
+    ],
+)
+def test_a_file_that_is_no_store(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store"
-    path.write_bytes(b"not a store, but long enough to have a head")
+    path.write_bytes(content)
     with pytest.raises(dist.DistStoreError, match=os.fspath(path)):
         dist.FileStore(str(path))

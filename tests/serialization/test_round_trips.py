@@ -2,6 +2,7 @@
 
 import copy
 import io
+import os
 import pickle
 import types
 import zipfile
@@ -11,6 +12,7 @@ import pytest
 
 import triten as tt
 from triten import _utils
+from triten.serialization.archive import ArchiveReader
 
 DTYPES = [
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
@@ -431,6 +433,20 @@ def test_other_pickle_modules(base, zipped):
     tt.save([Marker(), tt.ones(2), tt.float32], file, module, _use_new_zipfile_serialization=zipped)
     name, x, dtype = loaded(file.getvalue(), pickle_module=module, weights_only=False)
     assert name == "MARKED" and x.tolist() == [1.0, 1.0] and dtype is tt.float32
+
+
+def test_errors_of_mapped_files_name_the_way_out(tmp_path):
+    path = tmp_path / "file"
+    tt.save([tt.ones(1000)], path)
+    with path.open("rb") as file:
+        archive = ArchiveReader(file, True)
+        os.truncate(path, 2000)
+        with pytest.raises(RuntimeError, match=r"ends within record 'data/0'; .* with mmap=False"):
+            archive.mapped("data/0")
+    tt.save([tt.ones(3)], path, _use_new_zipfile_serialization=False)
+    with pytest.raises(RuntimeError, match=r"in order to use mmap\. Load this file with mmap=False"):
+        tt.load(path, mmap=True)
+    assert tt.load(path, mmap=False)[0].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_refusals(tmp_path):

@@ -129,7 +129,9 @@ class ArchiveReader:
         if self._memory is None:
             self._memory = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY)
         if record.offset + record.size > len(self._memory):
-            raise RuntimeError(f"load: the file ends within record {name!r:.200}")
+            raise RuntimeError(
+                f"load: the file ends within record {name!r:.200}; load files that change with mmap=False"
+            )
         return np.ndarray(record.size, np.uint8, self._memory, record.offset)
 
     def read_into(self, name: str, target: memoryview) -> None:

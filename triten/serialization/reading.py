@@ -127,7 +127,7 @@ def read(
         if mapped:
             raise RuntimeError(
                 "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please "
-                "torch.save your checkpoint with this option in order to use mmap."
+                "torch.save your checkpoint with this option in order to use mmap. Load this file with mmap=False"
             )
         return _load_legacy(file.read(), map_location, trusted, options)
     except UnpicklingError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.mode_stack import sees_whole
 from ...generated import functions as ops
+from ...scalars import real
 from ..tangents import is_differentiated
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def elu_backward_of_result(
 
     Raises RuntimeError for a negative alpha: the results then do not determine the sign of the inputs.
     """
-    if alpha < 0.0:
+    if real(alpha) < 0.0:
         raise RuntimeError(
             "In-place elu backward calculation is triggered with a negative slope which is not supported. This is "
             "caused by calling in-place forward function with a negative slope, please call out-of-place version "
@@ -63,7 +64,7 @@ def elu_backward_of_result(
 
 def leaky_relu_backward_of_result(grad: Tensor, result: Tensor, negative_slope: float) -> Tensor:
     """Return the gradient computed from the result. Raises RuntimeError for a negative slope."""
-    if negative_slope < 0.0:
+    if real(negative_slope) < 0.0:
         raise RuntimeError(
             "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported. This "
             "is caused by calling in-place forward function with a negative slope, please call out-of-place version "

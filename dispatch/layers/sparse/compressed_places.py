@@ -178,6 +178,10 @@ def _select_first(self: Any, index: int) -> Any:
 
 def _basic_index(self: Any, index: Sequence[int]) -> Any:
     """Return ``x[i, j]``: numbers, and full slices between them."""
+    if len(index) % 4:
+        raise RuntimeError(
+            f"_basic_index: expected four numbers for each part of the index, but got {len(index)}"
+        )
     out: Any = self
     dim = 0
     for position in range(0, len(index), 4):

@@ -369,6 +369,11 @@ def sparse_resize_and_clear_(self: Any, size: Sequence[int], sparse_dim: int, de
 
 def copy_sparse_to_sparse_(self: Any, src: Any, non_blocking: bool) -> Any:
     """Copy as `copy_`, from any sizes."""
+    if src._spec.layout is not sparse_coo:
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Found self layout "
+            f"{self._spec.layout} and src layout {src._spec.layout}"
+        )
     if self is not src and self._spec.sizes != src._spec.sizes:
         sparse_resize_and_clear_(self, src._spec.sizes, src._data.sparse_dim, src._data.dense_dim)
     return copy_(self, src, non_blocking)

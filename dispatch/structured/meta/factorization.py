@@ -13,6 +13,7 @@ from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ...iterator.broadcast import infer_size
 from ..meta_base import MetaBase
+from ..operand_checks import check_dtype, check_sizes
 from .dims import wrap_dim
 from .linalg import check_same_device
 
@@ -85,7 +86,19 @@ def _refuse_unpivoted(A: TensorSpec, pivot: bool) -> None:
 
 def _lu_solve(meta: MetaBase, LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, adjoint: bool) -> None:
     """Infer the solution of A X = B, or of A^H X = B. `B` has the full batch shape."""
-    check_same_device("linalg.lu_solve", LU, pivots, B)
+    name = "linalg.lu_solve"
+    check_square(name, LU, "LU")
+    check_floating(name, LU)
+    check_matrix(name, B, "B")
+    check_dtype(name, "B", B, LU.dtype)
+    check_dtype(name, "pivots", pivots, int32)
+    check_sizes(name, "LU", LU, (*LU.sizes[:-2], B.sizes[-2], B.sizes[-2]))
+    check_sizes(name, "pivots", pivots, LU.sizes[:-1])
+    if infer_size(LU.sizes[:-2], B.sizes[:-2]) != B.sizes[:-2]:
+        raise RuntimeError(
+            f"{name}: expected B with the batch of LU, {LU.sizes[:-2]}, but got {B.sizes[:-2]}"
+        )
+    check_same_device(name, LU, pivots, B)
     _columns(meta, 0, B.sizes, B.dtype)
 
 
@@ -289,7 +302,18 @@ def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
 
 def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: NumberKind, driver: str) -> None:
     """Infer the solution that LAPACK writes over B, the singular values, the rank and the failure flag."""
+    name = "_least_squares"
+    check_matrix(name, A)
+    check_matrix(name, B, "B")
+    check_floating(name, A, narrow=False)
     *batch, m, n = A.sizes
+    check_sizes(name, "B", B, (*batch, m, B.sizes[-1]))
+    check_dtype(name, "B", B, A.dtype)
+    check_same_device(name, A, B)
+    if driver not in ("gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), got {driver!r}"
+        )
     _columns(meta, 0, (*batch, max(m, n), B.sizes[-1]), A.dtype)
     meta.set_output_contiguous(1, (*batch, min(m, n)), dtype=A.dtype.to_real())
     meta.set_output_contiguous(2, tuple(batch), dtype=int64)

@@ -106,6 +106,12 @@ def _grid_sampler_taps(
     Both are (N, positions, taps).
     """
     rank = len(size)
+    check_ranks(meta.name, "grid", grid, rank + 2)
+    check_sizes(meta.name, "grid", grid, (*grid.sizes[:-1], rank))
+    if not grid.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{meta.name}: expected a grid of a floating dtype, but got {grid.dtype.scalar_name}"
+        )
     sizes = (grid.sizes[0], math.prod(grid.sizes[1:-1]), taps_of(interpolation_mode, rank))
     meta.set_output_contiguous(0, sizes, dtype=int64)
     meta.set_output_contiguous(1, sizes, dtype=grid.dtype)

@@ -14,10 +14,17 @@ Parameter = TensorSpec | NumberKind
 """A scale or a zero point: a number, or a tensor that broadcasts to the quantized tensor."""
 
 
+def _check_tensor(meta: MetaBase, self: object) -> None:
+    """Refuse a number in the place of the tensor; its class stands for it here."""
+    if isinstance(self, type):
+        raise TypeError(f"{meta.name}(): argument 'self' (position 1) must be Tensor, not {self.__name__}")
+
+
 def _quantize_affine(
     meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
     """Infer the integers, with the memory layout of the numbers."""
+    _check_tensor(meta, self)
     if self.dtype is not float32:
         raise RuntimeError(f"Quantize only works on Float Tensor, got {self.dtype.scalar_name}")
     if dtype not in INTEGERS:
@@ -29,6 +36,7 @@ def _requantize(
     meta: MetaBase, self: TensorSpec, multiplier: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
     """Infer sums as integers on another grid, with the sums' memory layout."""
+    _check_tensor(meta, self)
     if self.dtype not in (float32, int32):
         raise RuntimeError(f"_requantize: expected self of float32 or int32, got {self.dtype}")
     if dtype not in INTEGERS:
@@ -38,6 +46,7 @@ def _requantize(
 
 def _dequantize_affine(meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter) -> None:
     """Infer the numbers, with the memory layout of the integers."""
+    _check_tensor(meta, self)
     if self.dtype not in (int8, uint8, int32):
         raise RuntimeError(f"_dequantize_affine: expected self of int8, uint8 or int32, got {self.dtype}")
     _like(meta, self, scale, zero_point, float32)

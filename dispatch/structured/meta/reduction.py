@@ -284,6 +284,12 @@ def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> Non
 
 def _vector_norm(meta: MetaBase, self: TensorSpec, ord: str, dim: Sequence[int], keepdim: bool) -> None:
     """Infer a norm of real elements in their own dtype."""
+    if ord not in ("0", "1", "2", "inf", "-inf"):
+        raise RuntimeError(
+            f'_vector_norm: expected an order of "0", "1", "2", "inf" or "-inf", but got {ord!r}'
+        )
+    if not self.dtype.is_floating_point:
+        raise RuntimeError(f"_vector_norm: expected a floating dtype, but got {self.dtype.scalar_name}")
     _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype)
 
 

@@ -449,6 +449,8 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             "to convert a "
             "0-dim tensor to a number"
         )
+    if isinstance(args[1], float | complex):
+        raise TypeError(f"_select_first(): argument 'index' must be int, not {type(args[1]).__name__}")
     size = spec.sizes[0]
     result = spec.detached.replace(sizes=spec.sizes[1:], strides=spec.strides[1:])
     nbytes = spec.strides[0] * spec.itemsize
