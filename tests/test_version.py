@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,15 @@ def test_an_sdist_has_the_version_of_its_metadata(tmp_path: Path) -> None:
 
 def test_this_checkout_has_a_version_of_pep_440() -> None:
     assert tt.__version__ == tt.version.__version__ and "__version__" in tt.__all__
-    assert re.fullmatch(r"\d+(\.\d+)*(\.dev\d+(\+g[0-9a-f]+(\.dirty)?)?)?", tt.__version__)
+    for version in (tt.__version__, source_version(ROOT)):
+        assert re.fullmatch(r"\d+(\.\d+)*(\.dev\d+(\+g[0-9a-f]+(\.dirty)?)?)?", version or "")
+
+
+def test_an_installed_package_has_the_version_of_its_metadata(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "triten-0.4.2.dist-info").mkdir()
+    (tmp_path / "triten_other-9.dist-info").mkdir()
+    monkeypatch.setattr(tt.version, "__file__", str(tmp_path / "triten" / "version.py"))
+    assert tt.version._installed_version() == "0.4.2"
 
 
 def test_the_build_takes_the_version_from_the_file_alone() -> None:

@@ -21,17 +21,11 @@ if "triten.dispatch.codegen" not in _sys.orig_argv:
     from ._public import __config__ as __config__
     from ._public import _dynamo as _dynamo
 
-    if _typing.TYPE_CHECKING:
-        __version__: str
-    else:
+    # A `__getattr__` for a version that is computed late would slow down every `tt.name`: CPython caches none of them.
+    from .version import __version__ as __version__
+
+    if not _typing.TYPE_CHECKING:
         from ._public import __all__ as _names
 
         __all__ = [*_names, "__version__"]
-
-        def __getattr__(name):
-            """Find the version at its first use: a checkout asks git."""
-            if name == "__version__":
-                return version.__version__  # noqa: F405
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
     from .utils import _register_device_module as _register_device_module

@@ -11,7 +11,6 @@ The build executes this file alone, so it imports nothing of the package.
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 FIRST = "0.1.0"
@@ -60,6 +59,8 @@ def version_of(described: str) -> str | None:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
+    import subprocess  # not with the package, which imports this file
+
     try:
         done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
     except OSError:

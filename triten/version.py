@@ -1,6 +1,7 @@
 """`tt.version`: which triten this is (`torch.version`).
 
-`__version__` comes from the tags of a checkout, or from the metadata of an installed package, at its first use.
+`__version__` is the version of the installed package. A checkout has the development version of the first tag: its
+commit is in `python -m triten.utils.collect_env`, and asking git would take longer than the import.
 
 Example:
     >>> import triten as tt
@@ -10,9 +11,22 @@ Example:
 
 from __future__ import annotations
 
+import os
+
+from ._source_version import FIRST
+
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "xpu"]
 
-__version__: str
+
+def _installed_version() -> str:
+    """Return the version in the name of the metadata's folder beside the package; `FIRST`'s for a checkout."""
+    beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    ending = ".dist-info"
+    names = [n for n in os.listdir(beside) if n.startswith("triten-") and n.endswith(ending)]
+    return names[0].removeprefix("triten-").removesuffix(ending) if names else f"{FIRST}.dev0"
+
+
+__version__: str = _installed_version()
 """The version, such as ``0.2.0``, or ``0.2.1.dev5+g1234567`` five commits after that tag."""
 
 debug = False
@@ -25,8 +39,6 @@ cuda: str | None
 
 
 def __getattr__(name: str) -> str | None:
-    if name == "__version__":
-        return _version()
     if name != "cuda":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     global cuda
@@ -38,20 +50,3 @@ def __getattr__(name: str) -> str | None:
         number = get_local_runtime_version()
         cuda = f"{number // 1000}.{number % 1000 // 10}"
     return cuda
-
-
-def _version() -> str:
-    """Return the version of this checkout, or of the installed package."""
-    global __version__
-    from ._source_version import FIRST, ROOT, source_version
-
-    found = source_version(ROOT)
-    if found is None:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            found = version(__name__.partition(".")[0])
-        except PackageNotFoundError:
-            found = f"{FIRST}.dev0"  # a copy of the folder, neither a checkout nor installed
-    __version__ = found
-    return found

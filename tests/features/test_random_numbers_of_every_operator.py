@@ -53,6 +53,18 @@ class Draw:
         return f"shape {self.shape}, memory order {self.order}, step {self.step}, seed {self.seed}"
 
 
+def with_noise(d: Draw, dtype: Any, generator: Any, name: str, out: Any = None) -> Any:
+    """Return the slopes that an operator of `rrelu_with_noise` writes to its noise."""
+    x = d.filled(dtype, -3, 3)
+    noise = tt.empty_like(x, memory_format=tt.contiguous_format)
+    packet = getattr(tt.ops.aten, name)
+    if out is None:
+        packet.default(x, noise, 0.1, 0.4, True, generator=generator)
+    else:
+        packet.out(x, noise, 0.1, 0.4, True, generator=generator, out=out)
+    return noise
+
+
 Case = tuple[tuple[Any, ...], Callable[[Draw, Any, Any], Any]]
 
 
@@ -237,6 +249,9 @@ CASES: dict[str, Case] = {
     ),
     "rrelu": (FLOATS, lambda d, t, g: tt.rrelu(d.filled(t, -3, 3), 0.1, 0.4, True, generator=g)),
     "rrelu_": (FLOATS, lambda d, t, g: tt.rrelu_(d.filled(t, -3, 3), 0.1, 0.4, True, generator=g)),
+    "rrelu_with_noise": (FLOATS, lambda d, t, g: with_noise(d, t, g, "rrelu_with_noise")),
+    "rrelu_with_noise_": (FLOATS, lambda d, t, g: with_noise(d, t, g, "rrelu_with_noise_")),
+    "rrelu_with_noise.out": (FLOATS, lambda d, t, g: with_noise(d, t, g, "rrelu_with_noise", out_like(d, t))),
 }
 
 ROUNDED = (

@@ -11,6 +11,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from .._source_version import ROOT, source_version
 from ..runtime.blas_threads import loaded
 from ..version import __version__
 
@@ -37,7 +38,7 @@ def get_env_info() -> dict[str, str]:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {
-        "triten": __version__,
+        "triten": source_version(ROOT) or __version__,
         "Python": sys.version.replace("\n", " "),
         "System": platform.platform(),
         "Processor": f"{processor_name()}, {cores} cores available",

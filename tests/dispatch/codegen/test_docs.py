@@ -275,7 +275,8 @@ Signatures::
 def test_without_documentation_the_declarations_stand_alone(tmp_path: Path) -> None:
     entry = "- func: f(Tensor x) -> Tensor\n- func: f.int(int x) -> Tensor\n"
     assert docstring(tmp_path, entry, "f") == (
-        "Call the overload that the arguments match.\n\n    f(Tensor x) -> Tensor\n    f.int(int x) -> Tensor"
+        "Call the overload that the arguments match.\n\n"
+        "Schemas::\n\n    f(Tensor x) -> Tensor\n    f.int(int x) -> Tensor"
     )
     assert docstring(tmp_path, entry.partition("\n")[0], "f") == "Call ``f(Tensor x) -> Tensor``."
 
