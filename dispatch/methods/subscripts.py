@@ -46,6 +46,9 @@ else:
 _BATCHED = functionality_bit(Functionality.Batched)
 """Flag of a number that differs between the examples of a `vmap`: it indexes as a tensor, since it cannot be read."""
 
+_SPARSE = functionality_bit(Functionality.Sparse) | functionality_bit(Functionality.SparseCsr)
+"""Flags of sparse layouts, of which an index makes a copy."""
+
 _LEAST, _MOST = -(2**63), 2**63 - 1
 """The range of index values."""
 
@@ -136,6 +139,8 @@ class SubscriptMethods(_Base):
     def __setitem__(self, index: Any, value: Any) -> None:
         try:
             tensor: Any = self
+            if tensor._spec.keys & _SPARSE:
+                raise TypeError("Cannot assign to a sparse tensor")
             is_tensor = isinstance(value, TensorImpl)
             if value.__class__ not in plain_classes:
                 askers = overloaded((tensor, index, value), {})

@@ -84,3 +84,12 @@ def test_values_get_their_gradient_through_the_sparse_tensor(device: str) -> Non
     (x.to_dense() * tt.arange(6.0, device=device).reshape(2, 3)).sum().backward()
     assert values.grad is not None
     assert values.grad.tolist() == [2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("convert", ["to_sparse", "to_sparse_csr", "to_sparse_csc"])
+def test_an_index_of_a_sparse_tensor_is_not_written_to(convert: str) -> None:
+    x = getattr(tt.eye(2), convert)()
+    for index in ((0, 0), 0, Ellipsis, slice(None)):
+        with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+            x[index] = 1.0
+    assert x.to_dense().tolist() == [[1, 0], [0, 1]]
