@@ -348,16 +348,21 @@ def _before(node: Node, buffer: Any) -> Any:
     for pre in list(node.hooks.pre.values()):
         replaced = with_room(pre, grads)
         if replaced is not None:
-            replaced = tuple(replaced) if isinstance(replaced, tuple | list) else (replaced,)
-            if len(replaced) != len(grads):
-                raise RuntimeError(
-                    f"hook '{getattr(pre, '__name__', repr(pre))}' has returned an incorrect number of values (got "
-                    f"{len(replaced)}, but expected {len(grads)})"
-                )
-            grads = replaced
+            grads = _replacements(pre, replaced, len(grads))
     tensors = node.output_kinds()
     left = list(grads) if tensors is None else list(itertools.compress(grads, tensors))
     return left if buffer.__class__ is list else left[0]
+
+
+def _replacements(hook: Callable[..., Any], replaced: Any, count: int) -> tuple[Any, ...]:
+    """Return a hook's result as a tuple. Raise RuntimeError if it has another length."""
+    values = tuple(replaced) if isinstance(replaced, tuple | list) else (replaced,)
+    if len(values) != count:
+        raise RuntimeError(
+            f"hook '{getattr(hook, '__name__', repr(hook))}' has returned an incorrect number of values (got "
+            f"{len(values)}, but expected {count})"
+        )
+    return values
 
 
 def _by_output(node: Node, buffer: Any) -> tuple[Any, ...]:
@@ -402,7 +407,7 @@ def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
     for hook in list(node.hooks.post.values()):
         replaced = with_room(hook, tuple(results), outputs)
         if replaced is not None:
-            results = replaced if isinstance(replaced, tuple | list) else (replaced,)
+            results = _replacements(hook, replaced, len(results))
     return results
 
 

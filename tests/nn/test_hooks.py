@@ -295,3 +295,22 @@ def test_no_hook_is_called_where_the_first_pass_did_not_reach_the_module() -> No
     outer(x, x)
     (x * x).sum().backward()
     assert seen == []
+
+
+def test_assigned_tables_of_global_hooks_replace_the_registered_ones() -> None:
+    from triten.nn.modules import module
+
+    seen = []
+    module.register_module_forward_hook(lambda *_: seen.append("old"))
+    layer = tt.nn.ReLU()
+    try:
+        layer(tt.ones(1))
+        module._global_forward_hooks = {}
+        layer(tt.ones(1))
+        handle = module.register_module_forward_hook(lambda *_: seen.append("new"))
+        layer(tt.ones(1))
+        handle.remove()
+        layer(tt.ones(1))
+    finally:
+        module._global_forward_hooks.clear()
+    assert seen == ["old", "new"] and not module._global_forward_hooks

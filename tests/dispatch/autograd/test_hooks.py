@@ -316,3 +316,14 @@ def test_a_prehook_returns_one_gradient_for_each_output():
     first.grad_fn.register_prehook(lambda grads: (grads[0], grads[2]))
     with pytest.raises(RuntimeError, match=r"incorrect number of values \(got 2, but expected 3\)"):
         first.sum().backward()
+
+
+def test_a_hook_of_a_node_returns_as_many_gradients_as_the_node() -> None:
+    x = tt.ones(2, requires_grad=True)
+    for hook, count in ((lambda *_: (), 0), (lambda grads, _: (*grads, grads[0]), 2)):
+        y = x.sigmoid()
+        y.grad_fn.register_hook(hook)
+        with pytest.raises(
+            RuntimeError, match=rf"incorrect number of values \(got {count}, but expected 1\)"
+        ):
+            y.sum().backward()

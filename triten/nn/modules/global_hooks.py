@@ -10,6 +10,7 @@ from typing import Any
 
 from ...dispatch.autograd.node import RemovableHandle
 from ...runtime.traceback_filter import hide_inner_frames
+from . import module
 from .module import Module
 from .module_hooks import EVERYWHERE, REGISTRATIONS, LastOperationHook, added, call_with_hooks
 
@@ -23,9 +24,18 @@ _global_forward_pre_hooks = EVERYWHERE["_forward_pre_hooks"]
 _global_forward_hooks = EVERYWHERE["_forward_hooks"]
 _global_backward_pre_hooks = EVERYWHERE["_backward_pre_hooks"]
 _global_backward_hooks = EVERYWHERE["_backward_hooks"]
+_CALL_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def _adopt_assigned_tables() -> None:
+    """Replace the tables that a program has assigned to PyTorch's names in `nn.modules.module`, as its tests do."""
+    names = vars(module)
+    for table in _CALL_TABLES:
+        EVERYWHERE[table] = names.get(f"_global{table}", EVERYWHERE[table])
 
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    _adopt_assigned_tables()
     if not any(EVERYWHERE.values()):
         Module.__call__ = _without  # type: ignore[method-assign]
         return self(*args, **kwargs)
@@ -37,6 +47,7 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def _registered(table: str, hook: Any, *flags: str) -> RemovableHandle:
+    _adopt_assigned_tables()
     handle = added(EVERYWHERE[table], hook, False, *(EVERYWHERE[flag] for flag in flags))
     if Module.__call__ is _without:
         Module.__call__ = _call  # type: ignore[method-assign]
