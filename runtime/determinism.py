@@ -12,13 +12,16 @@ _MODES = ("default", "warn", "error")
 """Modes by number, as in `get_deterministic_debug_mode`."""
 
 _mode = [0]
+_warn_only = [False]
+"""The last `warn_only`, which `is_deterministic_algorithms_warn_only_enabled` returns even without a request."""
 _fill = [True]
 
 on_change: list[Callable[[], None]] = []
 """Callbacks after a change, to invalidate caches of decisions that depend on the setting."""
 
 
-def _set(mode: int) -> None:
+def _set(mode: int, warn_only: bool) -> None:
+    _warn_only[0] = warn_only
     if mode != _mode[0]:
         _mode[0] = mode
         for changed in on_change:
@@ -64,12 +67,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         True
         >>> tt.use_deterministic_algorithms(False)
     """
-    for name, value in (("mode", mode), ("warn_only", warn_only)):
+    for argument, value in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
         if not isinstance(value, bool):
             raise TypeError(
-                f"use_deterministic_algorithms(): argument '{name}' must be bool, not {type(value).__name__}"
+                f"_set_deterministic_algorithms(): argument {argument} must be bool, not {type(value).__name__}"
             )
-    _set((1 if warn_only else 2) if mode else 0)
+    _set((1 if warn_only else 2) if mode else 0, warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -87,7 +90,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Return True for requests with `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`).
+    """Return the last `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`).
 
     Returns:
         A bool.
@@ -97,7 +100,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
         >>> tt.is_deterministic_algorithms_warn_only_enabled()
         False
     """
-    return _mode[0] == 1
+    return _warn_only[0]
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -127,7 +130,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         debug_mode = _MODES.index(debug_mode)
     if debug_mode not in range(len(_MODES)):
         raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
-    _set(debug_mode)
+    _set(debug_mode, debug_mode == 1)
 
 
 def get_deterministic_debug_mode() -> int:

@@ -109,8 +109,14 @@ def test_deterministic_algorithms_are_asked_for() -> None:
     ):
         with pytest.raises(error, match=words):
             tt.set_deterministic_debug_mode(wrong)
-    with pytest.raises(TypeError, match="'mode' must be bool, not int"):
+    with pytest.raises(TypeError, match=r"'mode' \(position 1\) must be bool, not int"):
         tt.use_deterministic_algorithms(1)
+    try:
+        tt.use_deterministic_algorithms(False, warn_only=True)
+        assert tt.is_deterministic_algorithms_warn_only_enabled() and not tt.get_deterministic_debug_mode()
+    finally:
+        tt.use_deterministic_algorithms(False)
+    assert not tt.is_deterministic_algorithms_warn_only_enabled()
 
 
 def test_older_names_of_amp_and_of_tensors() -> None:

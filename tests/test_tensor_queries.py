@@ -143,3 +143,21 @@ def test_assert_async_raises_for_zero(value, text) -> None:
     tt._assert_async(tt.tensor(2.0))
     with pytest.raises(RuntimeError, match=text):
         tt._assert_async(tt.tensor(value), *(["own text"] if value is False else []))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ({"size": [3]}, r"Tensor sizes mismatch! Expected: \[3\], Got: \[2, 3\]"),
+        ({"stride": [1, 2]}, r"Tensor strides mismatch! Expected: \[1, 2\], Got: \[3, 1\]"),
+        ({"dtype": tt.int32}, "Tensor dtype mismatch! Expected: .*int32, Got: .*float32"),
+        ({"device": "meta"}, "Tensor device mismatch! Expected: meta, Got: cpu"),
+        ({"layout": tt.sparse_coo}, "Tensor layout mismatch!"),
+    ],
+)
+def test_the_metadata_of_a_tensor_is_checked(metadata: dict[str, object], text: str) -> None:
+    x = tt.ones(2, 3)
+    tt._assert_tensor_metadata(x)
+    tt._assert_tensor_metadata(x, [2, 3], [3, 1], tt.float32, device="cpu", layout=tt.strided)
+    with pytest.raises(RuntimeError, match=text):
+        tt._assert_tensor_metadata(x, **metadata)

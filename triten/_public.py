@@ -363,6 +363,7 @@ if not _typing.TYPE_CHECKING:
             *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
             "_assert",
             "_assert_async",
+            "_assert_tensor_metadata",
             "_has_compatible_shallow_copy_type",
             "_segment_reduce",
             *_FOREACH,

@@ -10,9 +10,13 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
+from ...runtime.device import DeviceLike
+from ...runtime.device import device as Device
 from ...runtime.errors import Message, check, not_a_tensor
+from ...runtime.layout import layout as Layout
 from ...runtime.layout import sparse_coo, strided
 from ...runtime.scalar_type import bool_, int64
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.storage import Storage, TypedStorageBase
 from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
@@ -23,6 +27,7 @@ from ..tensor_data import tensor
 __all__ = [
     "_assert",
     "_assert_async",
+    "_assert_tensor_metadata",
     "_check_tensor_all",
     "_check_tensor_all_with",
     "_has_compatible_shallow_copy_type",
@@ -113,6 +118,46 @@ def _assert_async(input: Tensor, assert_msg: str = "") -> None:
         raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
     if not input.item():
         raise RuntimeError(assert_msg or "Expected Tensor with single nonzero value, but got zero")
+
+
+@overridable
+def _assert_tensor_metadata(
+    input: Tensor,
+    size: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dtype: ScalarType | None = None,
+    *,
+    device: DeviceLike = None,
+    layout: Layout | None = None,
+) -> None:
+    """Raise unless a tensor has the given metadata (`torch._assert_tensor_metadata`). None accepts any.
+
+    Args:
+        input: A tensor.
+        size, stride: Its sizes and strides.
+        dtype, device, layout: Its dtype, device and layout.
+
+    Raises:
+        RuntimeError: The tensor has other metadata.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._assert_tensor_metadata(tt.ones(2, 3), [2, 3], dtype=tt.float32)
+    """
+    spec = input._spec
+    for name, expected, actual in (
+        ("sizes", None if size is None else list(size), list(spec.sizes)),
+        (
+            "strides",
+            None if stride is None else list(stride),
+            list(spec.strides) if stride is not None else (),
+        ),
+        ("dtype", dtype, spec.dtype),
+        ("device", None if device is None else Device(device), spec.device),
+        ("layout", layout, spec.layout),
+    ):
+        if expected is not None and expected != actual:
+            raise RuntimeError(f"Tensor {name} mismatch! Expected: {expected}, Got: {actual}")
 
 
 def is_tensor(obj: object, /) -> bool:
