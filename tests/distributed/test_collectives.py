@@ -59,7 +59,7 @@ def test_bits_bools_averages_and_factors(rank: int, size: int) -> None:
         x = tt.tensor([numbers[rank]], dtype=tt.int32)
         dist.all_reduce(x, op)
         assert x.item() == function.reduce(numbers)
-        with pytest.raises(ValueError, match=f"no {op.name} of"):
+        with pytest.raises(ValueError, match=f"{op.name} is not supported for"):
             dist.all_reduce(tt.ones(1), op)
     flags = tt.tensor([rank == 0, True, False])
     dist.all_reduce(flags, dist.ReduceOp.SUM)
@@ -129,7 +129,7 @@ def test_every_dtype_travels(rank: int, size: int) -> None:
         assert x.tolist() == gathered[1].tolist()
         if expected is not None:
             assert x.tolist() == expected.tolist()
-    with pytest.raises(ValueError, match="no SUM of"):
+    with pytest.raises(ValueError, match="SUM is not supported for"):
         dist.all_reduce(tt.zeros(2).to(tt.float8_e4m3fn))
 
 
@@ -280,5 +280,5 @@ def test_lists_with_more_places_than_ranks(rank: int, size: int) -> None:
     found = [None] * size + ["stays"]
     dist.gather_object(rank, None if rank else found)
     assert found == ([None, None, "stays"] if rank else [0, 1, "stays"])
-    with pytest.raises(ValueError, match="expected 2 places in object_list"):
+    with pytest.raises(ValueError, match="expected 2 entries in object_list"):
         dist.all_gather_object([None], rank)
