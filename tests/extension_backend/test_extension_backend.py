@@ -261,7 +261,7 @@ def test_copies_in_every_direction_with_casts_and_strides():
     assert there.to("meta").shape == (3, 4)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         there.copy_(tt.empty(3, 4, device="meta"))
-    with pytest.raises(RuntimeError, match="must be broadcastable"):
+    with pytest.raises(RuntimeError, match="must match the size of tensor"):
         there.copy_(tt.ones(5))
     """)
 

@@ -15,7 +15,7 @@ Parameter = TensorSpec | NumberKind
 
 
 def _check_tensor(meta: MetaBase, self: object) -> None:
-    """Refuse a number in the place of the tensor; its class stands for it here."""
+    """Refuse a number instead of the tensor; its class stands for it here."""
     if isinstance(self, type):
         raise TypeError(f"{meta.name}(): argument 'self' (position 1) must be Tensor, not {self.__name__}")
 
