@@ -230,7 +230,7 @@ def test_a_report_reads_the_last_states_of_a_store(
     data = json.loads(called("--history", str(path), str(tmp_path / "third.json")).stdout)
     assert [file["commit"] for file in data["files"]] == [commit(1), commit(2), commit(3)]
     assert [row["name"] for row in data["rows"]] == ["new"]
-    assert "are required: FILE, or --history FILE" in called().stderr
+    assert "are required: FILE, --history FILE, or --profile FILE" in called().stderr
     assert called("--history", str(path), "-o", str(path)).returncode == 2
     empty = a_history(tmp_path / "empty.sqlite", [])
     assert "the store has no run" in called("--history", str(empty)).stderr
