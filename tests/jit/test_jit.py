@@ -167,7 +167,7 @@ def test_futures():
     future.set_result(1)
     waiter.join(60)
     assert seen == [1, 2] and not waiter.is_alive()
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(RuntimeError, match="error when running the callback: ZeroDivisionError"):
         failing.wait()
     with pytest.raises(RuntimeError, match="mark a completed Future as complete again"):
         future.set_result(2)

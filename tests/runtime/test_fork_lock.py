@@ -118,7 +118,7 @@ def test_an_attribute_is_computed_beside_another_thread_that_computes_it():
 
     together(lambda: slow.value, other)
     assert (slow.value, quick.value) == ([1], [1, 2])
-    assert Thing.value.__doc__ == "A number."
+    assert Thing.value.__doc__ == "Return a number."
 
 
 class Noticing:

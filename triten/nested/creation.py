@@ -95,7 +95,7 @@ def nested_tensor(
     else:
         raise RuntimeError(f"Specified layout is unsupported for nested tensors: {layout}")
     made = made.pin_memory() if pin_memory else made
-    return made._set_requires_grad() if requires_grad else made  # type: ignore[no-any-return]
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
 
 
 def as_nested_tensor(

@@ -144,8 +144,12 @@ WITHOUT_SAMPLE = {
         "is made of differences and norms, which are sampled, in single and double precision",
     ),
     **dict.fromkeys(
-        ("bilinear", "linalg_matmul", "linalg_vander", "vander"),
+        ("bilinear", "_trilinear", "linalg_matmul", "linalg_vander", "vander"),
         "is made of products of matrices and cumulative products alone, which are sampled",
+    ),
+    **dict.fromkeys(
+        ("tril_indices", "triu_indices"),
+        "is made of ranges, cumulative sums and repeated elements, which are sampled",
     ),
     "_linalg_check_errors": "raises an error, computes nothing",
     **dict.fromkeys(
@@ -342,6 +346,8 @@ def reason_without_sample(schema: Any) -> str | None:
     ):
         return "takes the bound from a tensor"
     overload = f"{schema.operator_name}".removeprefix("aten::")
+    if overload.startswith("_foreach_"):
+        return "takes lists of tensors: the operator over one tensor is sampled"
     return WITHOUT_SAMPLE.get(overload) or WITHOUT_SAMPLE.get(overload.partition(".")[0])
 
 

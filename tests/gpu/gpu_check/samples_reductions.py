@@ -72,6 +72,7 @@ SAMPLES: list[Sample] = [
     *rows("mse_loss", X, X, 1, terms="a b", dtypes="f", roundings=2),
     *rows("mse_loss", X, X, 0, dtypes="f", roundings=2),
     *rows("mse_loss_backward", T(""), X, X, 1, dtypes="f", roundings=3),
+    *rows("smooth_l1_loss_backward huber_loss_backward", X, X, X, 0, 0.5, dtypes="f", roundings=4, backward=False),
     *rows("l1_loss smooth_l1_loss huber_loss", X, X, 1, terms="a b", dtypes="f", roundings=6),
     *rows("_huber_terms", X, X, 0.5, terms="a b", dtypes="f", roundings=6),
     *rows("smooth_l1_loss huber_loss", X, X, 2, 0.5, terms="a b", dtypes="f", roundings=6),
