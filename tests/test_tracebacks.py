@@ -35,6 +35,7 @@ LEFT_OUT = {
     "seed",
     "set_sizes_and_strides",
     "set_sizes_contiguous",
+    "_set_requires_grad",
     "_wrapped",
 }
 

@@ -83,7 +83,7 @@ def make_graph(
             %expand : float32[2] = aten.expand(%ones_like, [2])
             %mul_1 : float32[2] = aten.mul.Tensor(%expand, %x)
             %mul_2 : float32[2] = aten.mul.Tensor(%expand, %x)
-            %add : float32[2] = aten.add.Tensor(%mul_1, %mul_2)
+            %add : float32[2] = aten.add.Tensor(%mul_2, %mul_1)
             return [%add]
         >>> traced(tt.tensor([3.0, 4.0]))
         (tensor([6., 8.]),)

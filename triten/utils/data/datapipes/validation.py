@@ -145,6 +145,7 @@ def runtime_validation(f: Callable[[Any], Any]) -> Callable[[Any], Iterator[Any]
         >>> list(Numbers())
         Traceback (most recent call last):
         RuntimeError: Expected an instance as subtype of <class 'int'>, but found one(<class 'str'>)
+        This exception is thrown by __iter__ of Numbers()
     """
     if f.__name__ != "__iter__":
         raise TypeError(f"Can not decorate function {f.__name__} with 'runtime_validation'")
