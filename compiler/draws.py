@@ -73,18 +73,18 @@ class DropoutCall(FusedStep):
 
     def lower_elements(self, kernel: Lowered) -> dict[Node, Value]:
         """Add the step to a CPU loop over elements."""
-        return self._lowered(kernel.program, kernel.draws, kernel.values)
+        return self._lowered(kernel.program, kernel.random_ops, kernel.values)
 
     def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
         """Add the step to a CPU loop over rows."""
-        return self._lowered(kernel.elements, kernel.draws, values)
+        return self._lowered(kernel.elements, kernel.random_ops, values)
 
     def _lowered(
-        self, program: ElementProgram, draws: Sequence[DropoutCall], values: dict[Node, Value]
+        self, program: ElementProgram, random_ops: Sequence[DropoutCall], values: dict[Node, Value]
     ) -> dict[Node, Value]:
         from .host.draws import dropped
 
-        made = dropped(program, self, draws.index(self), values[self.source])
+        made = dropped(program, self, random_ops.index(self), values[self.source])
         return {node: made[place] for place, node in self.results.items()}
 
     def eager_call(self) -> EagerCall:

@@ -78,7 +78,7 @@ class FusedStep:
         def node(self) -> Node:
             """The step's node of the graph."""
 
-    # What the scheduler asks.
+    # Interface to the scheduler
 
     is_computed: ClassVar[bool] = True
     """False for a step that only takes one of several results."""
@@ -171,7 +171,7 @@ class FusedStep:
         """
         return None
 
-    # What the code generators ask.
+    # Interface to the code generators
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
         """Return the view of a kernel's input that the step reads in a kernel over rows."""

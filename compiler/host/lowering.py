@@ -32,7 +32,7 @@ class Lowered:
         program: The program, to which steps add values.
         inputs: The nodes of the kernel's inputs.
         first: The position of the kernel's first input among the program's.
-        draws: The kernel's random ops, in order.
+        random_ops: The kernel's random ops, in order.
         picks: The kernel's gathers, in order.
         specs: The spec of each node, inputs and steps.
         values: The value of each node.
@@ -41,7 +41,7 @@ class Lowered:
 
     def __init__(self, kernel: FusedKernel, program: ElementProgram, first: int = 0) -> None:
         self.program, self.inputs, self.first = program, kernel.inputs, first
-        self.draws, self.picks = kernel.draws, kernel.picks
+        self.random_ops, self.picks = kernel.draws, kernel.picks
         self.values: dict[Node, Value] = {}
         for i, node in enumerate(kernel.inputs, first):
             self.values[node] = program.value("input", node.val.dtype.name, detail=i)

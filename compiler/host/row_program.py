@@ -162,7 +162,7 @@ class LoweredRows:
     Attributes:
         elements: The element program, to which steps add values.
         specs: The spec of each node, inputs and steps.
-        draws: The kernel's random ops, in order.
+        random_ops: The kernel's random ops, in order.
         program: The row program.
         views: The view of each input of the program.
         outputs: The specs of its outputs.
@@ -170,7 +170,7 @@ class LoweredRows:
 
     def __init__(self, kernel: RowsKernel, program: ElementProgram) -> None:
         space = kernel.space
-        self.elements, self.space, self.draws = program, space, kernel.draws
+        self.elements, self.space, self.random_ops = program, space, kernel.draws
         self.specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
         self._inputs: dict[View, Value] = {}
         known: dict[Node, Value] = {}

@@ -81,11 +81,10 @@ def arange(call: StructuredCall) -> PlannedKernel:
     same = wide == spec.np_dtype
     count, sizes = spec.numel, spec.sizes
     whole = bool(spec.dtype.is_integral)
-    widened = _bits_of_int64 if spec.dtype is uint64 else wide.type
     if whole:
-        widened = _whole(spec.dtype, widened)
-    elif not spec.dtype.is_complex:
-        widened = lambda number: wide.type(real(number))  # noqa: E731
+        widened = _whole(spec.dtype, _bits_of_int64 if spec.dtype is uint64 else wide.type)
+    else:
+        widened = _real_part_as(wide.type)
 
     @quietly
     def large(out: Any, _: Any, start: Any, step: Any) -> None:
@@ -118,6 +117,11 @@ def arange(call: StructuredCall) -> PlannedKernel:
             np.copyto(out, values, casting="unsafe")
 
     return PlannedKernel(into)
+
+
+def _real_part_as(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a conversion of Python's numbers that takes the real part of a complex one."""
+    return lambda number: convert(real(number))
 
 
 def _whole(dtype: ScalarType, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -25,7 +25,6 @@ from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BY_NAME
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.layout import layout as Layout
-from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
@@ -178,29 +177,9 @@ class DispatchedSpec(TensorSpec):
         """Same spec with the other `requires_grad`."""
         return self if self.own.twin is self.own else _bound(self._tensor, self.own.twin, self._policy)
 
-    def replace(
-        self,
-        *,
-        sizes: tuple[int, ...] | None = None,
-        strides: tuple[int, ...] | None = None,
-        dtype: ScalarType | None = None,
-        device: Device | None = None,
-        requires_grad: bool | None = None,
-        is_inference: bool | None = None,
-        read_only: bool | None = None,
-        keys: int | None = None,
-    ) -> TensorSpec:
+    def replace(self, **changes: Any) -> TensorSpec:
         """Return `TensorSpec.replace` of the metadata of creation, which no handler computes."""
-        return self.own.replace(
-            sizes=sizes,
-            strides=strides,
-            dtype=dtype,
-            device=device,
-            requires_grad=requires_grad,
-            is_inference=is_inference,
-            read_only=read_only,
-            keys=keys,
-        )
+        return self.own.replace(**changes)
 
     def __repr__(self) -> str:
         return f"{TensorSpec.__repr__(self.own)[:-1]}, dispatched)"

@@ -165,9 +165,9 @@ def read_snapshot(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # a damaged pickle raises almost anything
-        raise TraceError(f"{path}: no snapshot of tt.cuda.memory: {error}") from None
+        raise TraceError(f"{path}: not a snapshot of tt.cuda.memory: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("device_traces"), list):
-        raise TraceError(f"{path}: no snapshot of tt.cuda.memory: expected a dict with device_traces")
+        raise TraceError(f"{path}: not a snapshot of tt.cuda.memory: expected a dict with device_traces")
     return found
 
 

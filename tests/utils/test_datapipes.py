@@ -463,7 +463,10 @@ def test_content_is_decoded():
     file = io.BytesIO()
     tt.save(tt.ones(2), file)
     assert decode(("g.pt", io.BytesIO(file.getvalue())))["g.pt"].tolist() == [1.0, 1.0]
-    images = pytest.importorskip("PIL.Image")
+
+
+def test_images_are_decoded():
+    images = pytest.importorskip("PIL.Image", reason="the images are files that Pillow reads")
     file = io.BytesIO()
     images.new("RGB", (3, 2), (255, 0, 51)).save(file, "png")
     found = imagehandler("torch")("png", file.getvalue())
