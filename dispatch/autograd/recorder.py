@@ -7,7 +7,6 @@ fills in the node and links the results to it. Its free variables hold what the 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -125,8 +124,8 @@ class RecordingPlanner:
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """Return the plan of a call."""
-        if key_set & PYTHON_BIT and op.name in _WHOLE:
-            return _whole_planner(op.name)._recorder_of(op).plan(op, key_set, args)
+        if key_set & PYTHON_BIT and op.name == _WHOLE:
+            return _whole_planner()._recorder_of(op).plan(op, key_set, args)
         return self._recorder_of(op).plan(op, key_set, args)
 
     def _recorder_of(self, op: OperatorEntry) -> Recorder:
@@ -136,15 +135,15 @@ class RecordingPlanner:
         return recorder
 
 
-_WHOLE = {"aten::convolution": ".whole_convolution:plan_convolution"}
-"""Planners of operators whose backward calls other operators if a mode or a subclass sees it, by their places."""
+_WHOLE = "aten::convolution"
+"""Operator whose backward is one operator if a mode or a subclass sees it."""
 
 
-def _whole_planner(name: str) -> RecordingPlanner:
-    """Return the planner of an operator's calls that a mode or a subclass sees, imported with the first one."""
-    module, _, attribute = _WHOLE[name].partition(":")
-    planner: RecordingPlanner = getattr(importlib.import_module(module, __package__), attribute)
-    return planner
+def _whole_planner() -> RecordingPlanner:
+    """Return the planner of a convolution that a mode or a subclass sees, imported with the first one."""
+    from .whole_convolution import plan_convolution
+
+    return plan_convolution
 
 
 class Recorder:

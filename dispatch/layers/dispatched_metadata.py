@@ -207,17 +207,15 @@ def _bound(tensor: weakref.ref[TensorImpl], own: TensorSpec, policy: int) -> Dis
     return spec
 
 
-def policy_of(sizes_strides: str | None, device: bool, layout: bool) -> int:
-    """Return the flags of the arguments of `_make_subclass`. Raises ValueError for an unknown policy."""
+def dispatch_metadata(tensor: TensorImpl, sizes_strides: str | None, device: bool, layout: bool) -> None:
+    """Have the class of a new tensor compute metadata, by the arguments of `_make_wrapper_subclass`.
+
+    Raises ValueError for an unknown policy.
+    """
     if sizes_strides not in POLICIES:
         raise ValueError(f"Unknown sizes_strides_policy: {sizes_strides}; expected 'strides' or 'sizes'")
-    return POLICIES[sizes_strides] | (DEVICE if device else 0) | (LAYOUT if layout else 0)
-
-
-def dispatch_metadata(tensor: TensorImpl, policy: int) -> None:
-    """Have the class of a new tensor compute the metadata that `policy` flags."""
-    if policy:
-        tensor._spec = _bound(weakref.ref(tensor), tensor._spec, policy)
+    policy = POLICIES[sizes_strides] | (DEVICE if device else 0) | (LAYOUT if layout else 0)
+    tensor._spec = _bound(weakref.ref(tensor), tensor._spec, policy)
 
 
 def register_queries() -> None:

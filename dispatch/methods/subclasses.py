@@ -128,12 +128,13 @@ class SubclassMethods:
             TypeError: `cls` is not a subclass of Tensor.
             ValueError: `dispatch_sizes_strides_policy` is unknown.
         """
-        from ..layers.dispatched_metadata import dispatch_metadata, policy_of
         from ..layers.python_key import detached_subclass
 
-        policy = policy_of(dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
         made = detached_subclass(data, cls)
-        dispatch_metadata(made, policy)
+        if dispatch_sizes_strides_policy is not None or dispatch_device or dispatch_layout:
+            from ..layers.dispatched_metadata import dispatch_metadata
+
+            dispatch_metadata(made, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
         if require_grad:
             require_grad_of_new(made)
         return made
@@ -181,14 +182,15 @@ class SubclassMethods:
             ValueError: `dispatch_sizes_strides_policy` is unknown.
             RuntimeError: There is a storage offset without strides.
         """
-        from ..layers.dispatched_metadata import dispatch_metadata, policy_of
         from ..layers.python_key import wrapper_subclass
 
-        policy = policy_of(dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
         if storage_offset is not None and strides is None:
             raise RuntimeError("setting storage offset without stride not supported")
         made = wrapper_subclass(cls, size, strides, dtype, device, storage_offset or 0, memory_format, layout)
-        dispatch_metadata(made, policy)
+        if dispatch_sizes_strides_policy is not None or dispatch_device or dispatch_layout:
+            from ..layers.dispatched_metadata import dispatch_metadata
+
+            dispatch_metadata(made, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
         if requires_grad:
             require_grad_of_new(made)
         return made
