@@ -262,7 +262,7 @@ def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor,
 
 EXPONENTS = 2200
 """Powers of two beyond which every double overflows or underflows."""
-MIN_STEP, LARGEST_STEP = -900, 1000
+MIN_STEP, MAX_STEP = -900, 1000
 """Powers of two that are normal doubles, and leave the rest of `EXPONENTS` for a second step."""
 
 
@@ -278,8 +278,8 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
         power = ops.add(power, exponent)
     else:
         mantissa = self.to(float64)
-    step = ops.clamp(power, MIN_STEP, LARGEST_STEP)
-    rest = ops.clamp(ops.sub(power, step), MIN_STEP, LARGEST_STEP)
+    step = ops.clamp(power, MIN_STEP, MAX_STEP)
+    rest = ops.clamp(ops.sub(power, step), MIN_STEP, MAX_STEP)
     scaled = mul(mul(mantissa, ops.exp2(step.to(float64))), ops.exp2(rest.to(float64)))
     return scaled.to(dtype)
 

@@ -79,7 +79,7 @@ special_zeta.self_scalar split.Tensor split_copy.Tensor split_with_sizes split_w
 squeeze_.dim squeeze_.dims stack stack.out sub.Scalar sub_.Scalar t_ trace trace.out transpose_
 triangular_solve triangular_solve.X unbind.int unbind_copy.int unsafe_split.Tensor
 unsafe_split_with_sizes unsqueeze_ xlogy.Scalar_Other xlogy.Scalar_Self xlogy_.Scalar_Other zeros.out
-_trilinear elu_backward elu_backward.grad_input huber_loss_backward huber_loss_backward.out log_sigmoid_backward
+_trilinear elu_backward.grad_input huber_loss_backward huber_loss_backward.out log_sigmoid_backward
 log_sigmoid_backward.grad_input log_sigmoid_forward log_sigmoid_forward.output rrelu_with_noise rrelu_with_noise.out
 rrelu_with_noise_ rrelu_with_noise_backward smooth_l1_loss_backward smooth_l1_loss_backward.grad_input tril_indices
 tril_indices.out triu_indices triu_indices.out
