@@ -147,11 +147,7 @@ def _assert_tensor_metadata(
     spec = input._spec
     for name, expected, actual in (
         ("sizes", None if size is None else list(size), list(spec.sizes)),
-        (
-            "strides",
-            None if stride is None else list(stride),
-            list(spec.strides) if stride is not None else (),
-        ),
+        ("strides", None if stride is None else list(stride), list(spec.strides)),
         ("dtype", dtype, spec.dtype),
         ("device", None if device is None else Device(device), spec.device),
         ("layout", layout, spec.layout),
