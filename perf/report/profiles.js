@@ -3,7 +3,7 @@
 const PROFILES = DATA.profiles ?? [];
 const ROW_HEIGHT = 20;
 // More lines from launches to their work would hide the blocks.
-const MOST_LINES = 60;
+const MAX_LINES = 60;
 // Colors of the kinds of spans, and their names in the legend.
 const KIND_TONES = {
   function: ["neutral", "Python function"],
@@ -101,8 +101,8 @@ function flamePlot(width, profile) {
   let depth = 0;
   const place = (node, x, space) => {
     if (space < 0.4) return;
-    const y = (node.depth - base) * ROW_HEIGHT;
-    depth = Math.max(depth, node.depth - base + 1);
+    const y = node.depth * ROW_HEIGHT;
+    depth = Math.max(depth, node.depth + 1);
     root.append(block(x, y, space - 0.5, node.kind, node.name));
     const share = (node[clock] / Math.max(1, nodes[0][clock])) * 100;
     points.push({ x: x + space / 2, y: y + 9, box: [x, y, x + space, y + ROW_HEIGHT], text: `${node.name}: ${duration(node[clock])}, ${share.toFixed(share < 10 ? 1 : 0)} % of the recording`, open: () => showFlame(profile, node.index) });
@@ -115,7 +115,6 @@ function flamePlot(width, profile) {
   };
   const ancestors = [];
   for (let each = shown.parent; each; each = each.parent) ancestors.unshift(each);
-  const base = 0;
   for (const each of ancestors) {
     root.append(block(0, each.depth * ROW_HEIGHT, width - 0.5, each.kind, each.name));
     points.push({ x: width / 2, y: each.depth * ROW_HEIGHT + 9, box: [0, each.depth * ROW_HEIGHT, width, (each.depth + 1) * ROW_HEIGHT], text: `${each.name}: back to ${duration(each[clock])}`, open: () => showFlame(profile, each.index) });
@@ -185,7 +184,7 @@ function timelinePlot(width, profile) {
     points.push({ x: (from + to) / 2, y: y + 9, box: [from, y, Math.max(to, from + 1), y + ROW_HEIGHT], text: `${span.name}: ${duration(span.end - span.start)}, from ${duration(span.start)}${linked}${span.detail ? `; ${span.detail}` : ""}`, open: () => zoomTo(profile, span.start, span.end) });
   }
   const launches = spans.filter(({ work, start }) => work && start >= low && work.start <= high && x(work.start) - x(start) > 3);
-  for (const { work, start, track, depth } of launches.length <= MOST_LINES ? launches : []) {
+  for (const { work, start, track, depth } of launches.length <= MAX_LINES ? launches : []) {
     const [from, to] = [x(start), x(work.start)];
     if (to <= width) marks.append(line(from, tops[track] + (depth + 1) * ROW_HEIGHT - 2, to, tops[work.track], "leader"));
   }
