@@ -203,7 +203,7 @@ def _number(value: object, tensor: TensorImpl) -> Any:
     if isinstance(value, np.generic) and value.dtype.kind not in "OSUmM":
         value = value.item()
     if isinstance(value, int | float | complex):
-        dtype = tensor.dtype
+        dtype = tensor._spec.dtype
         if isinstance(value, complex) and not dtype.is_complex:
             if value.imag and dtype is not bool_:
                 raise overflow_error(dtype)
