@@ -3,11 +3,12 @@
 - `_data` holds the bytes: an ndarray with the tensor's sizes and strides on the host, else a `DataPtr` at the first
   element.
 - `_spec` is the interned metadata.
-- `_version_cell` is a one-element list shared by a tensor and its views, created at the first view or write.
+- `_version_cell` is a list shared by a tensor and its views, created at the first view or write (`version_cell.py`).
 - `_autograd` is None until autograd stores something.
 - `_view_base` is the tensor of which this one is a differentiable view.
 - `_creation`, of views only, is autograd's record of how the view was created.
 - `_made_at`, of views only, is the version of the bytes at that time, unless 0.
+- `_alias_mark`, of detached tensors only, is the mark of their version cell.
 
 The dict holds attributes that a program sets on a tensor; Python creates it on first use.
 """
@@ -63,6 +64,7 @@ class TensorImpl(GenericBase):
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_alias_mark",
         "_autograd",
         "_creation",
         "_data",
@@ -79,6 +81,7 @@ class TensorImpl(GenericBase):
     _view_base: TensorImpl | None
     _creation: Any
     _made_at: int
+    _alias_mark: object
 
     @classmethod
     def _blank(cls) -> Self:

@@ -19,6 +19,7 @@ from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.version_cell import may_have_views
 from ..core.bound_arguments import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.operator_entry import AUTOGRAD, OperatorEntry
@@ -369,10 +370,9 @@ def _tell_views(base: Tensor, level: int, whole: Tensor, replace: bool = False) 
 
     With `replace`, also set those of views that have one.
     """
-    cell = base._version_cell
-    if cell is None:
+    if not may_have_views(base):  # finding referrers scans all objects of the process
         return
-    for holder in gc.get_referrers(cell):
+    for holder in gc.get_referrers(base._version_cell):
         if (
             isinstance(holder, TensorImpl)
             and holder._view_base is base

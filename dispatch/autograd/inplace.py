@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.version_cell import may_have_views
 from .creation import refuse_marked, version_at_creation
 from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, set_edge
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
-
-_HELD_BY_BASE = 3
-"""References to a version counter held by one local variable and one tensor, as `sys.getrefcount` counts them."""
 
 
 def check_inplace(tensor: TensorImpl) -> None:
@@ -69,7 +66,7 @@ def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
     meta.version = 0 if cell is None else cell[0]
     if not tensor._spec.requires_grad:
         tensor._spec = tensor._spec.twin
-        if cell is not None and sys.getrefcount(cell) > holders + 2:
+        if cell is not None and may_have_views(tensor, holders + 1):  # this function's `cell`
             tell_views(tensor, cell)
 
 
@@ -89,9 +86,7 @@ def follow_leaf(base: TensorImpl) -> None:
     A view is a leaf unless its memory was written after its creation; then its history leads to the base. Views are
     found among the objects that refer to the base, so the caller first checks that views may exist.
     """
-    cell = base._version_cell
-    # Every view holds the version counter. Finding referrers scans all objects of the process.
-    if cell is None or sys.getrefcount(cell) <= _HELD_BY_BASE:
+    if not may_have_views(base):  # finding referrers scans all objects of the process
         return
     for holder in gc.get_referrers(base):
         if not isinstance(holder, TensorImpl) or holder._view_base is not base:

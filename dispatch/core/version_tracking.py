@@ -90,7 +90,7 @@ def _based(plan: Plan, at: int, differentiable: bool) -> Plan:
                 and root_of(view._data) is root_of(base._data)
             ):
                 view._version_cell = base.version_cell()
-                view._made_at = view._version_cell[0]
+                view._made_at, view._alias_mark = view._version_cell[0], None
                 if differentiable:
                     view._view_base = base if base._view_base is None else base._view_base
                     view._creation = None if base._view_base is None else creation_of(base)

@@ -128,7 +128,7 @@ def test_contiguity_in_formats() -> None:
 def test_a_view_shares_the_version_counter() -> None:
     x = tt.zeros(2, 3)
     row, transposed, same = x[0], x.t(), x.detach()
-    assert [t._version_cell for t in (x, row, transposed, same)] == [[0]] * 4
+    assert {id(t._version_cell) for t in (x, row, transposed, same)} == {id(x._version_cell)}
     row.fill_(1.0)
     assert [t.current_version() for t in (x, row, transposed, same)] == [1] * 4
     x.add_(1.0)

@@ -6,6 +6,8 @@ import gc
 import pytest
 
 import triten as tt
+import triten.autograd.forward_ad as fwAD
+from triten import nn
 
 
 def leaf_and_view():
@@ -291,3 +293,43 @@ def test_a_leaf_of_other_sizes_takes_gradients_of_these_sizes(change, sizes):
     (leaf * 3).sum().backward()
     assert leaf.shape == leaf.grad.shape == sizes
     assert leaf.grad.unique().tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    "order", ["view of the alias", "view of the original", "views of both", "alias of a view"]
+)
+def test_views_of_detached_aliases_follow_their_own_base(order):
+    original = tt.zeros(2, 3)
+    alias = original[:].detach() if order == "alias of a view" else original.detach()
+    of_alias = None if order == "view of the original" else alias[0]
+    of_original = None if order == "view of the alias" else original[0]
+    other = alias.detach()
+    alias.requires_grad_()
+    if of_alias is not None:
+        (of_alias * 2).sum().backward()
+        assert of_alias.is_leaf and of_alias.grad.tolist() == [2, 2, 2]
+    assert of_original is None or not of_original.requires_grad
+    assert not original.requires_grad and not other.requires_grad
+
+
+def test_a_view_whose_base_has_no_variable_follows_it():
+    view = tt.zeros(2, 3).detach()[0]
+    view._base.requires_grad_()
+    assert view.requires_grad
+
+
+def test_detached_aliases_need_no_search_of_the_process(monkeypatch):
+    def refuse(*objects):
+        raise AssertionError("all objects of the process were searched")
+
+    originals = [tt.ones(3), tt.ones(3, requires_grad=True), tt.ones(2, 3, requires_grad=True)[0]]
+    monkeypatch.setattr(gc, "get_referrers", refuse)
+    for original in originals[:2]:
+        aliases = [original.detach() for _ in range(3)]
+        assert aliases[0].requires_grad_().is_leaf
+        aliases[1].add_(aliases[0])
+        assert aliases[1].grad_fn is not None
+        with fwAD.dual_level():
+            fwAD.make_dual(aliases[2], tt.ones(3))
+    state = nn.Linear(2, 2).requires_grad_(False).state_dict()
+    assert not any(each.requires_grad for each in state.values())
