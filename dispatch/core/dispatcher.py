@@ -131,8 +131,11 @@ class Dispatcher:
                         # Each registration is a distinct object, so that its handle can find it.
                         kernel = copy(kernel)
             entry = self._find_or_create(name)
-            others = entry.kernels.get(key, ())
-            entry.kernels = {**entry.kernels, key: (kernel, *others) if beneath else (*others, kernel)}
+            registered = entry.kernels.get(key, ())
+            entry.kernels = {
+                **entry.kernels,
+                key: (kernel, *registered) if beneath else (*registered, kernel),
+            }
             if key is operator_entry.ADINPLACE:
                 operator_entry.inplace_or_view.append(kernel)
             self.forget(entry)
@@ -418,8 +421,8 @@ class Dispatcher:
         entry = self._find(name)
         if entry is None:
             return ""
-        what = "kernels are" if entry.kernels else "the name is"
-        return f" ({what} registered for it, but no schema)"
+        subject = "kernels are" if entry.kernels else "the name is"
+        return f" ({subject} registered for it, but no schema)"
 
     def dump(self, name: str) -> str:
         """Return an operator's registrations and dispatch table as text. Raises RuntimeError for an unknown name."""
@@ -436,11 +439,11 @@ class Dispatcher:
     def get_registrations_for_dispatch_key(self, key: DispatchKey | str | None = None) -> list[str]:
         """Return the names of operators with a kernel of their own at `key`, or with any kernel if `key` is None."""
         self.load_all()
-        wanted = None if key is None else parse(key)
+        selected_key = None if key is None else parse(key)
         return sorted(
             name
             for name, entry in list(self._operators.items())
-            if (entry.kernels if wanted is None else wanted in entry.kernels)
+            if (entry.kernels if selected_key is None else selected_key in entry.kernels)
         )
 
     def call(self, op: OperatorEntry, /, *args: Any, **kwargs: Any) -> Any:
