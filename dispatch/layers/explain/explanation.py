@@ -107,9 +107,9 @@ class Hop:
             text = f"  launch: {name}[{' x '.join(map(str, grid))}]"
             # A kernel with several sets of constants is launched in the order in which they were planned, as a rule.
             if of_name:
-                found = of_name[nth % len(of_name)]
-                text += f" ({found.constants})" if found.constants else ""
-                text += f", {found.place}" if found.place else ""
+                planned_launch = of_name[nth % len(of_name)]
+                text += f" ({planned_launch.constants})" if planned_launch.constants else ""
+                text += f", {planned_launch.place}" if planned_launch.place else ""
             yield text
 
 
@@ -135,8 +135,8 @@ class Explanation:
         if not lines:
             return "no operator was called"
         by_file: dict[str, list[str]] = {}
-        for place in self.files:
-            file, _, line = place.rpartition(":")
+        for location in self.files:
+            file, _, line = location.rpartition(":")
             by_file.setdefault(file, []).append(line)
         lines.append("files to read:")
         lines += [f"  {file}: line {', '.join(numbers)}" for file, numbers in by_file.items()]
