@@ -16,7 +16,7 @@ from ...runtime.dispatch_key_set import DispatchKeySet
 from ..schema import FunctionSchema, parse_schema
 from . import operator_entry
 from .kernel_function import KernelFunction
-from .kernel_signature import check_is_boxed, place_of
+from .kernel_signature import check_is_boxed, location_of
 from .operator_entry import OperatorEntry, registering
 from .registration import OpRegistrationListener, RegistrationHandle
 from .tags import parse_tags
@@ -120,7 +120,7 @@ class Dispatcher:
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
-            kernel = KernelFunction.from_function(kernel, source=place_of(kernel))
+            kernel = KernelFunction.from_function(kernel, source=location_of(kernel))
         with self.lock:
             entry = self._find(name)
             if entry is not None:
@@ -181,8 +181,8 @@ class Dispatcher:
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
-            check_is_boxed(kernel, "fallback", place_of(kernel))
-            kernel = KernelFunction(kernel, boxed=True, source=place_of(kernel))
+            check_is_boxed(kernel, "fallback", location_of(kernel))
+            kernel = KernelFunction(kernel, boxed=True, source=location_of(kernel))
         with self.lock:
             earlier = self._fallbacks.get(key, ())
             if earlier and not earlier[-1].is_fallthrough:

@@ -11,7 +11,7 @@ from ..schema import NO_DEFAULT, FunctionSchema
 from ..schema.type_check import default_value
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def location_of(function: Callable[..., Any]) -> str:
     """Return the file and line where a function is defined, for messages; its repr if it has no code object."""
     code = getattr(function, "__code__", None)
     return repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -16,7 +16,7 @@ class Stub:
 
     name: str
     device_type: str
-    place: str | None
+    location: str | None
     registered: str | None
 
 
@@ -25,7 +25,7 @@ class PlannedLaunch:
     """Triton kernel that a plan may launch, and its constants."""
 
     name: str
-    place: str | None
+    location: str | None
     constants: str
 
 
@@ -82,7 +82,7 @@ class Hop:
             yield f"  meta function: {planned.meta}"
         for stub in planned.stubs:
             rest = f", registered in {stub.registered}" if stub.registered else ""
-            yield f"  stub: {stub.name} on {stub.device_type}: {stub.place or 'an unknown place'}{rest}"
+            yield f"  stub: {stub.name} on {stub.device_type}: {stub.location or 'an unknown location'}{rest}"
         for algorithm, because in planned.choices:
             yield f"  algorithm: {algorithm}, because {because}"
         yield from self._launched()
@@ -109,7 +109,7 @@ class Hop:
             if of_name:
                 planned_launch = of_name[nth % len(of_name)]
                 text += f" ({planned_launch.constants})" if planned_launch.constants else ""
-                text += f", {planned_launch.place}" if planned_launch.place else ""
+                text += f", {planned_launch.location}" if planned_launch.location else ""
             yield text
 
 

@@ -20,7 +20,7 @@ def file_of(path: str) -> str:
         return path
 
 
-def place_of(function: Any) -> str | None:
+def location_of(function: Any) -> str | None:
     """Return file and line of the function that a callable is, or that a kernel's wrappers wrap; None for others."""
     first = None
     for each in _inwards(function, set()):
@@ -32,7 +32,7 @@ def place_of(function: Any) -> str | None:
     return first
 
 
-def places_of_factory(factory: Callable[..., Any]) -> list[str]:
+def locations_of_factory(factory: Callable[..., Any]) -> list[str]:
     """Return the locations of a kernel factory and of the factories that it selects or wraps, outermost first."""
     locations: list[str] = []
     for each in _inwards(factory, set()):
@@ -43,7 +43,7 @@ def places_of_factory(factory: Callable[..., Any]) -> list[str]:
         if is_factory and not file.startswith(_WRAPPING):
             locations.append(f"{file}:{code.co_firstlineno}")
     if not locations:
-        location = place_of(factory)
+        location = location_of(factory)
         return [] if location is None else [location]
     return locations
 
@@ -72,7 +72,7 @@ def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
             yield from _inwards(value, seen)
 
 
-def place_of_declaration(source: str) -> str:
+def location_of_declaration(source: str) -> str:
     """Return the line of its file that declares an operator, if the file belongs to this package."""
     file, colon, operator = source.partition(".yaml: ")
     if not colon:
@@ -81,7 +81,7 @@ def place_of_declaration(source: str) -> str:
     return _line(f"dispatch/{file}.yaml", f"- func: {operator}(")
 
 
-def place_of_derivative(name: str) -> str | None:
+def location_of_derivative(name: str) -> str | None:
     """Return the row of the derivative of an operator of ``aten``; None if there is none."""
     location = _line("dispatch/derivatives.yaml", f"- name: {name.removeprefix('aten::')}(")
     return location if ":" in location else None
