@@ -103,13 +103,13 @@ def rows(core: bool = False) -> list[Row]:
     for device in DEVICES:
         load_kernels(device.lower())
     served = {device: frozenset(stub_names(device.lower())) for device in DEVICES}
-    wanted = core_schemas()
+    core_names = core_schemas()
     entries = [entry for entry in _entries() if entry.schema.kind == "functional"]
     forms = _forms(entries)
     out = []
     for entry in entries:
         operator = entry.name.removeprefix("aten::")
-        if core and operator not in wanted:
+        if core and operator not in core_names:
             continue
         cpu, meta, cuda = (_served(entry, BY_NAME[device], served[device]) for device in DEVICES)
         out.append(
@@ -121,7 +121,7 @@ def rows(core: bool = False) -> list[Row]:
                 _derivative(entry),
                 _batching(entry),
                 ", ".join(forms.get(entry.name, ())),
-                operator in wanted,
+                operator in core_names,
             )
         )
     return sorted(out, key=lambda row: row.operator)
@@ -203,11 +203,11 @@ def summary(table: Sequence[Row]) -> str:
     counts = {device: sum(bool(getattr(row, device.lower())) for row in table) for device in DEVICES}
     core = core_schemas()
     have = len(core) - len(missing_of_core())
-    said = ", ".join(f"{device} {count}" for device, count in counts.items())
+    per_device = ", ".join(f"{device} {count}" for device, count in counts.items())
     differentiable = sum(bool(row.derivative) for row in table)
     ruled = sum(row.batching not in ("loop", "refused", "") for row in table)
     return (
-        f"{len(table)} operators: {said}, derivative {differentiable}, batching rule {ruled}; "
+        f"{len(table)} operators: {per_device}, derivative {differentiable}, batching rule {ruled}; "
         f"Core ATen {have} of {len(core)}"
     )
 
@@ -271,14 +271,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m triten.dispatch.coverage", description=__doc__)
     parser.add_argument("--core", action="store_true", help="PyTorch's Core ATen set alone")
     parser.add_argument("--format", choices=FORMATS, default="text")
-    given = parser.parse_args(arguments)
-    table = rows(given.core)
-    if given.format == "text" and sys.stdout.isatty() and find_spec("rich"):
+    options = parser.parse_args(arguments)
+    table = rows(options.core)
+    if options.format == "text" and sys.stdout.isatty() and find_spec("rich"):
         print_on_terminal(table)
-        return _status(table, given.core)
-    write = {"text": as_text, "markdown": as_markdown, "json": as_json}[given.format]
+        return _status(table, options.core)
+    write = {"text": as_text, "markdown": as_markdown, "json": as_json}[options.format]
     sys.stdout.write(write(table).rstrip("\n") + "\n")
-    return _status(table, given.core)
+    return _status(table, options.core)
 
 
 def _status(table: Sequence[Row], core: bool) -> int:

@@ -121,8 +121,8 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
                     raise TypeError("new(): self-referential lists are incompatible")
                 if _is_sequence(type(level[0])):
                     raise TypeError("not a sequence")
-                found = next(type(e) for e in level if _is_sequence(type(e)))
-                raise TypeError(f"'{found.__name__}' object cannot be interpreted as a number")
+                sequence_type = next(type(e) for e in level if _is_sequence(type(e)))
+                raise TypeError(f"'{sequence_type.__name__}' object cannot be interpreted as a number")
         length = len(level[0])
         for element in level:
             if len(element) != length:
@@ -163,11 +163,11 @@ def _items(sequence: Any, length: int, dim: int) -> Sequence[Any]:
     """Return the elements of a user-defined sequence. Raises ValueError if it has more than its length."""
     if type(sequence) in _TRUSTED:
         return sequence  # type: ignore[no-any-return]
-    found = [sequence[i] if i else _first_of(sequence) for i in range(length)]
+    elements = [sequence[i] if i else _first_of(sequence) for i in range(length)]
     rest = list(islice(iter(sequence), length, length + 1))
     if rest:
         raise ValueError(f"expected sequence of length {length} at dim {dim} (got {length + 1})")
-    return found
+    return elements
 
 
 def _is_sequence(kind: type) -> bool:
@@ -204,8 +204,8 @@ def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
 def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     """Return nested numbers as a new ndarray."""
     shape, leaves = _leaves(data)
-    found = _dtype_of(leaves, shape)
-    chosen = found if dtype is None else dtype
+    inferred = _dtype_of(leaves, shape)
+    chosen = inferred if dtype is None else dtype
     if any(issubclass(kind, TensorImpl) for kind in set(map(type, leaves))):
         leaves = [_number_in(leaf) if isinstance(leaf, TensorImpl) else leaf for leaf in leaves]
     kinds = set(map(type, leaves))
@@ -215,8 +215,8 @@ def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     if chosen.name == "bool":
         return np.array([bool(v) for v in leaves], np.bool_).reshape(shape)
     if any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
-        wanted = "interpreted as an integer" if chosen.is_integral else "converted to a real number"
-        raise TypeError(f"'complex' object cannot be {wanted}")
+        target = "interpreted as an integer" if chosen.is_integral else "converted to a real number"
+        raise TypeError(f"'complex' object cannot be {target}")
     if chosen in SUB_BYTE:
         raise RuntimeError(f"a tensor of {chosen} is not made of numbers: view a tensor of uint8")
     if chosen is PACKED:
@@ -618,8 +618,8 @@ def _alias_error(obj: Any, made: Tensor) -> Exception:
     source: Any = obj if isinstance(obj, TensorImpl) else from_numpy(obj)
     if source.device != made.device:
         return ValueError(f"can't alias tensor from device '{source.device}' to '{made.device}'.")
-    have, wanted = source.dtype.scalar_name, made.dtype.scalar_name
-    return ValueError(f"can't alias tensor with dtype '{have}' into dtype '{wanted}'.")
+    source_dtype, result_dtype = source.dtype.scalar_name, made.dtype.scalar_name
+    return ValueError(f"can't alias tensor with dtype '{source_dtype}' into dtype '{result_dtype}'.")
 
 
 def _shares(made: Tensor, obj: NDArray[Any] | Sequence[int]) -> bool:

@@ -67,7 +67,7 @@ def run_backward(
     if inputs is None and len(roots) == 1:
         run_from(roots[0], grads[0], retain_graph, create_graph)
         return []
-    before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
+    before, previously_kept = set_grad_enabled(create_graph), graph_task.keeps_graph
     graph_task.keeps_graph = retain_graph
     try:
         if _are_observed(grads):
@@ -75,13 +75,13 @@ def run_backward(
                 return _run(roots, grads, retain_graph, inputs, accumulate_inputs)
         return _run(roots, grads, retain_graph, inputs, accumulate_inputs)
     finally:
-        graph_task.keeps_graph = kept
+        graph_task.keeps_graph = previously_kept
         set_grad_enabled(before)
 
 
 def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -> None:
     """Run backward from one root to the leaves; see `run_backward`."""
-    before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
+    before, previously_kept = set_grad_enabled(create_graph), graph_task.keeps_graph
     graph_task.keeps_graph = retain_graph
     try:
         if (modes or grad._spec.keys) and _are_observed((grad,)):
@@ -90,7 +90,7 @@ def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -
         else:
             _run_chain(root, grad, retain_graph)
     finally:
-        graph_task.keeps_graph = kept
+        graph_task.keeps_graph = previously_kept
         set_grad_enabled(before)
 
 
@@ -155,7 +155,7 @@ def _run(
     accumulate_inputs: bool = False,
 ) -> list[Any]:
     captured: list[Any] = []
-    wanted: dict[tuple[Node, int], list[int]] | None = None
+    capture_positions: dict[tuple[Node, int], list[int]] | None = None
     needed: set[Node] | None = None
     if inputs is not None:
         targets = {node for node, _ in inputs}
@@ -163,10 +163,10 @@ def _run(
         if accumulate_inputs:
             needed |= targets
         else:
-            wanted = {}
+            capture_positions = {}
             captured = [None] * len(inputs)
             for position, edge in enumerate(inputs):
-                wanted.setdefault(edge, []).append(position)
+                capture_positions.setdefault(edge, []).append(position)
     buffers: dict[Node, Any] = {}
     heap: list[tuple[int, int, Node]] = []
     arrivals: Arrivals | None = None
@@ -200,12 +200,12 @@ def _run(
             and (needed is None or _is_asked_for(node, needed, inputs))
         ):
             buffer = _gradient_hooks(node, buffer)
-            if wanted is not None:
-                _capture(node, buffer, wanted, captured)
+            if capture_positions is not None:
+                _capture(node, buffer, capture_positions, captured)
             if hooks.pre and (needed is None or node in needed):
                 buffer = _before(node, buffer)
-        elif wanted is not None:
-            _capture(node, buffer, wanted, captured)
+        elif capture_positions is not None:
+            _capture(node, buffer, capture_positions, captured)
         if node.__class__ is AccumulateGrad:
             if needed is None or node in needed:
                 accumulate(node, buffer)
@@ -383,18 +383,18 @@ def _check_replacement(hook: Callable[..., Any], grad: Tensor | None, replaced: 
         )
     if not isinstance(replaced, TensorImpl):
         raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
-    name, given, expected = getattr(hook, "__name__", repr(hook)), replaced._spec, grad._spec
-    if given.sizes != expected.sizes:
+    name, actual, expected = getattr(hook, "__name__", repr(hook)), replaced._spec, grad._spec
+    if actual.sizes != expected.sizes:
         raise RuntimeError(
-            f"hook '{name}' has changed the size of value: expected {list(expected.sizes)}, got {list(given.sizes)}"
+            f"hook '{name}' has changed the size of value: expected {list(expected.sizes)}, got {list(actual.sizes)}"
         )
-    if given.dtype is not expected.dtype:
+    if actual.dtype is not expected.dtype:
         raise RuntimeError(
-            f"hook '{name}' has changed the type of value: expected {expected.dtype}, got {given.dtype}"
+            f"hook '{name}' has changed the type of value: expected {expected.dtype}, got {actual.dtype}"
         )
-    if given.device is not expected.device:
+    if actual.device is not expected.device:
         raise RuntimeError(
-            f"hook '{name}' has changed the device of value: expected {expected.device}, got {given.device}"
+            f"hook '{name}' has changed the device of value: expected {expected.device}, got {actual.device}"
         )
 
 
@@ -411,9 +411,11 @@ def _after(node: Node, results: Sequence[Any], buffer: Any) -> Sequence[Any]:
     return results
 
 
-def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]], captured: list[Any]) -> None:
+def _capture(
+    node: Node, buffer: Any, capture_positions: dict[tuple[Node, int], list[int]], captured: list[Any]
+) -> None:
     for number, grad in enumerate(buffer if buffer.__class__ is list else (buffer,)):
-        for position in wanted.get((node, number), ()):
+        for position in capture_positions.get((node, number), ()):
             captured[position] = grad
             if grad is not None:
                 mark_shared(grad)

@@ -92,12 +92,12 @@ def current_level() -> int:
     return _levels.active[-1].number if _levels.active else -1
 
 
-def _check(tensor: object, what: str) -> None:
+def _check(tensor: object, noun: str) -> None:
     if not isinstance(tensor, TensorImpl):
-        raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(tensor).__name__}")
+        raise TypeError(f"make_dual: expected {noun} to be a Tensor, got {type(tensor).__name__}")
     dtype = tensor._spec.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"Expected {what} to be floating point or complex, but got: {dtype}")
+        raise ValueError(f"Expected {noun} to be floating point or complex, but got: {dtype}")
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
@@ -123,23 +123,27 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         )
     _check(tensor, "primal")
     _check(tangent, "tangent")
-    spec, given = tensor._spec, tangent._spec
-    if spec.sizes != given.sizes:
+    spec, tangent_spec = tensor._spec, tangent._spec
+    if spec.sizes != tangent_spec.sizes:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
             f"supported. Tensor is of size {list(spec.sizes)} while the given forward gradient is of size "
-            f"{list(given.sizes)}."
+            f"{list(tangent_spec.sizes)}."
         )
-    if spec.dtype is not given.dtype or spec.device is not given.device:
+    if spec.dtype is not tangent_spec.dtype or spec.device is not tangent_spec.device:
         raise RuntimeError(
-            f"make_dual: expected a tangent of {spec.dtype} on {spec.device}, as the primal is, got {given.dtype} on "
-            f"{given.device}"
+            f"make_dual: expected a tangent of {spec.dtype} on {spec.device}, as the primal is, got "
+            f"{tangent_spec.dtype} on {tangent_spec.device}"
         )
     if level in tangents_of(tangent):
         raise RuntimeError(
             "Setting a forward grad that itself has a forward gradient at the same level is not supported."
         )
-    if given.strides != spec.strides or given.overlaps or not have_equal_storages(tensor, tangent):
+    if (
+        tangent_spec.strides != spec.strides
+        or tangent_spec.overlaps
+        or not have_equal_storages(tensor, tangent)
+    ):
         tangent = copied_like(tensor, tangent)
     with without_tangents():
         dual = tensor.alias()

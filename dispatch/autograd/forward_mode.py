@@ -89,10 +89,10 @@ def _differentiate(
         tangents = [_tangents_at(value, level) for value in args]
         primals = [_below(value, level) for value in args]
         try:
-            found = _tangents_of_results(op, primals, tangents, results, bool(written))
+            result_tangents = _tangents_of_results(op, primals, tangents, results, bool(written))
         except MissingDerivativeError as error:
             raise _not_implemented(op) from error
-        for output, tangent in zip(outputs, found, strict=True):
+        for output, tangent in zip(outputs, result_tangents, strict=True):
             is_written = any(output is w for w in written)
             if is_written:
                 _write_tangent(output, level, tangent)
@@ -125,8 +125,8 @@ def _tangents_at(value: Any, level: int) -> Any:
     if isinstance(value, TensorImpl):
         return tangents_of(value).get(level)
     if value.__class__ is list or value.__class__ is tuple:
-        found = [_tangents_at(v, level) for v in value]
-        return None if all(t is None for t in found) else found
+        tangents = [_tangents_at(v, level) for v in value]
+        return None if all(t is None for t in tangents) else tangents
     return None
 
 
@@ -159,8 +159,12 @@ def _tangents_of_results(
     formula = find_formula(computed.name)
     if formula is not None:
         result = results if len(op.schema.returns) > 1 else results[0]
-        found = list(formula(computed, args, tangents, result))
-        return found[0] if len(found) == 1 and found[0].__class__ is list else found
+        computed_tangents = list(formula(computed, args, tangents, result))
+        return (
+            computed_tangents[0]
+            if len(computed_tangents) == 1 and computed_tangents[0].__class__ is list
+            else computed_tangents
+        )
     if writes and computed is op:
         raise _not_implemented(op)
     return differentiated_twice(computed, args, tangents)
@@ -194,8 +198,8 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
 
     def source(value: Any, tangent: Any) -> Any:
         if value.__class__ is list or value.__class__ is tuple:
-            given = [None] * len(value) if tangent is None else tangent
-            return [source(v, t) for v, t in zip(value, given, strict=True)]
+            element_tangents = [None] * len(value) if tangent is None else tangent
+            return [source(v, t) for v, t in zip(value, element_tangents, strict=True)]
         if tangent is None:
             return value
         made = value.alias()
@@ -222,14 +226,14 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
         pairs = [
             (g, d) for g, d in zip(grads, directions, strict=True) if g is not None and g._spec.requires_grad
         ]
-        found: Sequence[Any] = [None] * len(ends)
+        end_tangents: Sequence[Any] = [None] * len(ends)
         if pairs:
-            found = functional.grad(
+            end_tangents = functional.grad(
                 [g for g, _ in pairs], weights, [d for _, d in pairs], create_graph=linked, allow_unused=True
             )
     finally:
         set_grad_enabled(outer)
-    by_end = iter(found)
+    by_end = iter(end_tangents)
     return [next(by_end) if r._spec.requires_grad else None for r in results]
 
 
@@ -247,7 +251,7 @@ def _not_implemented(op: OperatorEntry) -> NotImplementedError:
     )
 
 
-def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) -> Tensor:
+def fitted(output: Any, tangent: Tensor, input_tangents: Sequence[Any], is_view: bool) -> Tensor:
     """Return a tangent with its tensor's dtype, sizes and strides, in memory of its own unless it is a view."""
     spec, have = output._spec, tangent._spec
     if have.dtype is not spec.dtype:
@@ -257,7 +261,7 @@ def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) ->
         have = tangent._spec
     if have.sizes == spec.sizes and (have.strides == spec.strides or is_view):
         shared = not is_view and (
-            tangent._view_base is not None or any(tangent is t for t in tensors_in(given))
+            tangent._view_base is not None or any(tangent is t for t in tensors_in(input_tangents))
         )
         return tangent.clone() if shared else tangent
     return copied_like(output, tangent_like(tangent, output))
@@ -386,6 +390,6 @@ def _share_with_node(op: OperatorEntry, output: Tensor, number: int) -> None:
     """Copy a result's tangent to the copy that its own node saved, for forward over backward mode."""
     returns = op.schema.returns
     name = "result" if len(returns) == 1 else returns[number].name or f"result{number}"
-    kept = getattr(output.grad_fn, name, None)
-    if isinstance(kept, TensorImpl):
-        set_tangents(kept, tangents_of(output))
+    saved = getattr(output.grad_fn, name, None)
+    if isinstance(saved, TensorImpl):
+        set_tangents(saved, tangents_of(output))

@@ -149,7 +149,7 @@ class FunctionCtx(Node):
         """The places of the tensors saved by `save_for_backward`, for hooks."""
         from .node_attributes import SavedTensor
 
-        return tuple([SavedTensor(self, self._saved, place) for place in range(len(self._saved))])
+        return tuple([SavedTensor(self, self._saved, index) for index in range(len(self._saved))])
 
     def maybe_clear_saved_tensors(self) -> bool:
         """Free the saved tensors during `backward`, unless the graph is retained. Return whether they were freed.
@@ -166,15 +166,15 @@ class FunctionCtx(Node):
         return f"{self._function.__name__}Backward"
 
     def backward(self, *grads: Any) -> Sequence[Any]:
-        given = list(grads)
+        filled_grads = list(grads)
         if self._materialize:
-            for position, grad in enumerate(given):
+            for position, grad in enumerate(filled_grads):
                 if grad is None:
-                    given[position] = zeros_of(self.specs[position])
+                    filled_grads[position] = zeros_of(self.specs[position])
         if not all(self._outputs):
-            arrived = iter(given)
-            given = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
-        results = with_room(self._function._gradient_formula(), self, *given)
+            arrived = iter(filled_grads)
+            filled_grads = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
+        results = with_room(self._function._gradient_formula(), self, *filled_grads)
         is_shared = _references(results) > _ALONE
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
@@ -440,8 +440,8 @@ class Function:
             if tensor is None:
                 ctx._saved.append((None, 0, -1))
             elif position >= 0 and isinstance(tensor, TensorImpl):
-                kept = save_result(tensor)
-                ctx._saved.append((pack_as_hooked(kept), saved_version(kept), position))
+                saved = save_result(tensor)
+                ctx._saved.append((pack_as_hooked(saved), saved_version(saved), position))
             else:
                 ctx._saved.append((pack_as_hooked(tensor), saved_version(tensor), -1))
         ctx._to_save = ()

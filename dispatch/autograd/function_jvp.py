@@ -52,11 +52,11 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
             set_tangents(output, {})
     for level in levels:
         _differentiate(cls, made[0], args, outputs, level)
-    given = list(result) if isinstance(result, tuple | list) else [result]
-    for kept, _, position in made[0]._saved:
+    results = list(result) if isinstance(result, tuple | list) else [result]
+    for saved, _, position in made[0]._saved:
         # The copy of a result that backward reads carries the result's tangents, for forward over reverse mode.
-        if position >= 0 and isinstance(kept, TensorImpl):
-            set_tangents(kept, tangents_of(given[position]))
+        if position >= 0 and isinstance(saved, TensorImpl):
+            set_tangents(saved, tangents_of(results[position]))
     return result
 
 
@@ -68,20 +68,22 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
             for a, t in zip(args, tangents, strict=True)
         ]
     before = ctx._saved, ctx._to_save_forward
-    kept = [None if t is None else below(t, level) for t in ctx._to_save_forward]
-    ctx._saved, ctx._to_save_forward = [(t, saved_version(t), -1) for t in kept], tuple(kept)
+    saved = [None if t is None else below(t, level) for t in ctx._to_save_forward]
+    ctx._saved, ctx._to_save_forward = [(t, saved_version(t), -1) for t in saved], tuple(saved)
     versions = [None if t is None else t.version_cell()[0] for t in tangents]
     try:
-        found = cls.jvp(ctx, *tangents)
+        output_tangents = cls.jvp(ctx, *tangents)
     finally:
         ctx._saved, ctx._to_save_forward = before
-    found = list(found) if isinstance(found, tuple | list) else [found]
-    if len(found) != len(outputs):
+    output_tangents = (
+        list(output_tangents) if isinstance(output_tangents, tuple | list) else [output_tangents]
+    )
+    if len(output_tangents) != len(outputs):
         raise RuntimeError(
             f"Function's jvp returned an invalid number of forward gradients (expected {len(outputs)} but got "
-            f"{len(found)}): {cls.__name__}.forward returned {len(outputs)}"
+            f"{len(output_tangents)}): {cls.__name__}.forward returned {len(outputs)}"
         )
-    for position, (output, tangent) in enumerate(zip(outputs, found, strict=True)):
+    for position, (output, tangent) in enumerate(zip(outputs, output_tangents, strict=True)):
         if tangent is None or not isinstance(output, TensorImpl):
             continue
         _check_tangent(ctx, position, output, tangent)
@@ -133,17 +135,17 @@ def _check_sharing(
     if output._spec.keys & BATCHED_BIT:
         return  # a batched tensor has no base
     base = output if output._view_base is None else output._view_base
-    for value, given, version in zip(args, tangents, versions, strict=True):
+    for value, input_tangent, version in zip(args, tangents, versions, strict=True):
         if not isinstance(value, TensorImpl) or level not in tangents_of(value):
             continue
         if output is value and any(output is written for written in ctx._written):
-            if given.version_cell()[0] == version:
+            if input_tangent.version_cell()[0] == version:
                 raise RuntimeError(
                     "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward "
                     "is modifying an input inplace, then the jvp function must modify the corresponding gradient "
                     "inplace."
                 )
-            if tangent is not given:
+            if tangent is not input_tangent:
                 raise RuntimeError(
                     "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
                     "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
@@ -156,11 +158,15 @@ def _check_sharing(
                 "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
                 "view."
             )
-        if source is base and given._view_base is None and tangent._view_base is not given:
+        if source is base and input_tangent._view_base is None and tangent._view_base is not input_tangent:
             raise RuntimeError(
                 "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
             )
-        if source is base and given._view_base is not None and tangent._view_base is not given._view_base:
+        if (
+            source is base
+            and input_tangent._view_base is not None
+            and tangent._view_base is not input_tangent._view_base
+        ):
             raise RuntimeError(
                 "A custom Function is returning a view but the jvp is not returning a view of the same base as the "
                 "given grad input."

@@ -194,16 +194,19 @@ class _Check:
 
     def backward(self, check_dtypes: bool) -> None:
         """Compare backward with differences."""
-        found: list[list[NDArray[Any]]] = []  # computed before the differences, which write to the inputs
+        # Computed before the differences, which write to the inputs.
+        jacobian_rows: list[list[NDArray[Any]]] = []
         for number, (output, seed) in enumerate(zip(self.outputs, self.seeds, strict=True)):
             parts = (1.0, 1j) if output._spec.dtype.is_complex else (1.0,)
-            found += [self._vector_jacobian(number, output, part * seed, check_dtypes) for part in parts]
+            jacobian_rows += [
+                self._vector_jacobian(number, output, part * seed, check_dtypes) for part in parts
+            ]
         for which, source in enumerate(self.sources):
             numeric = self._differences(source, which)
             row = 0
             for number, output in enumerate(self.outputs):
                 for part in ("real", "imaginary") if output._spec.dtype.is_complex else ("",):
-                    exact = found[row][which]
+                    exact = jacobian_rows[row][which]
                     if self.is_fast:
                         exact = np.asarray((exact.conj() * self.directions[which]).real.sum())
                     elif self.is_masked and source._spec.layout is not strided:
@@ -216,8 +219,10 @@ class _Check:
         self, number: int, output: Tensor, seed: NDArray[Any], check_dtypes: bool
     ) -> list[NDArray[Any]]:
         """Return the gradient of each input, computed twice."""
-        given = _tensor_like(output, seed)
-        runs = [grad(output, self.sources, given, retain_graph=True, allow_unused=True) for _ in range(2)]
+        output_grad = _tensor_like(output, seed)
+        runs = [
+            grad(output, self.sources, output_grad, retain_graph=True, allow_unused=True) for _ in range(2)
+        ]
         made: list[NDArray[Any]] = []
         for source, first, second in zip(self.sources, *runs, strict=True):
             if first is None or second is None:
@@ -227,14 +232,14 @@ class _Check:
                 raise GradcheckError("Gradient has dtype mismatch")
             if first._spec.sizes != source._spec.sizes:
                 raise GradcheckError("Analytical gradient has incorrect size")
-            one, other = _array(first), _array(second)
-            if not np.allclose(one, other, rtol=0.0, atol=self.nondet_tol, equal_nan=True):
+            first_array, second_array = _array(first), _array(second)
+            if not np.allclose(first_array, second_array, rtol=0.0, atol=self.nondet_tol, equal_nan=True):
                 raise GradcheckError(
                     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
                     "gives different values, although analytical gradient matches numerical gradient."
                     f"The tolerance for nondeterminism was {self.nondet_tol}."
                 )
-            made.append(one)
+            made.append(first_array)
         return made
 
     def _differences(self, source: Tensor, which: int | None = None) -> list[NDArray[Any]]:
@@ -260,28 +265,28 @@ class _Check:
         for sign in (-1, 1):
             with _moved(source, coordinate, sign * self.eps * step, self.is_masked) as moved:
                 args = self.args if moved is source else _replaced(self.args, source, moved)
-                found = self.results(*args)
-                sides.append([_array(found[i]) for i in self.kept])
+                outputs = self.results(*args)
+                sides.append([_array(outputs[i]) for i in self.kept])
         slopes: list[float] = []
         for minus, plus, seed in zip(*sides, self.seeds, strict=True):
-            for what, a, b in (("shape", minus.shape, plus.shape), ("dtype", minus.dtype, plus.dtype)):
+            for noun, a, b in (("shape", minus.shape, plus.shape), ("dtype", minus.dtype, plus.dtype)):
                 _require(
                     a == b,
-                    f"Expected `func` to return outputs with the same {what} when inputs are perturbed on index "
-                    f"{coordinate} by {self.eps}, but got: {what}s {_shown(a)} and {_shown(b)}.",
+                    f"Expected `func` to return outputs with the same {noun} when inputs are perturbed on index "
+                    f"{coordinate} by {self.eps}, but got: {noun}s {_shown(a)} and {_shown(b)}.",
                 )
-            change = (plus - minus) / (2 * self.eps)
-            slopes.append(float((change.real * seed).sum()))
-            if np.iscomplexobj(change):
-                slopes.append(float((change.imag * seed).sum()))
+            slope = (plus - minus) / (2 * self.eps)
+            slopes.append(float((slope.real * seed).sum()))
+            if np.iscomplexobj(slope):
+                slopes.append(float((slope.imag * seed).sum()))
         return slopes
 
     def _compare(
-        self, what: str, number: int, which: int, numeric: NDArray[Any], exact: NDArray[Any]
+        self, description: str, number: int, which: int, numeric: NDArray[Any], exact: NDArray[Any]
     ) -> None:
         if not np.allclose(exact, numeric, rtol=self.rtol, atol=self.atol, equal_nan=True):
             raise GradcheckError(
-                f"{what}mismatch for output {number} with respect to input {which},\nnumerical:{numeric}\n"
+                f"{description}mismatch for output {number} with respect to input {which},\nnumerical:{numeric}\n"
                 f"analytical:{exact}\n"
             )
 
@@ -306,12 +311,12 @@ class _Check:
             outputs = [Undefined.apply(o) if i in hidden else o for i, o in enumerate(outputs)]
             zeros = [_tensor_like(o, np.zeros(o._spec.sizes)) for o in outputs]
             try:
-                found = grad(outputs, self.sources, zeros, allow_unused=True)
+                input_grads = grad(outputs, self.sources, zeros, allow_unused=True)
             except RuntimeError as error:
                 raise GradcheckError(
                     f"Expected backward function to handle undefined output grads. {NOTES}"
                 ) from error
-            if any(each is not None and np.any(_array(each) != 0) for each in found):
+            if any(each is not None and np.any(_array(each) != 0) for each in input_grads):
                 raise GradcheckError(
                     "Expected all input grads to be undefined or zero when all output grads are undefined or zero. "
                     + NOTES
@@ -325,17 +330,17 @@ class _Check:
             apart = [grad(output, self.sources, each, retain_graph=True, allow_unused=True) for each in pair]
             both = _stacked(pair)
             try:
-                found = grad(
+                batched_grads = grad(
                     output, self.sources, both, retain_graph=True, allow_unused=True, is_grads_batched=True
                 )
             except RuntimeError as error:
                 raise GradcheckError(
                     f"While computing batched gradients, got: {error}\n\n{BATCHED}"
                 ) from error
-            self._compare_batched(number, BATCHED, found, apart)
+            self._compare_batched(number, BATCHED, batched_grads, apart)
 
-    def _compare_batched(self, number: int, note: str, found: Sequence[Any], apart: Sequence[Any]) -> None:
-        for which, (result, *expected) in enumerate(zip(found, *apart, strict=True)):
+    def _compare_batched(self, number: int, note: str, batched: Sequence[Any], apart: Sequence[Any]) -> None:
+        for which, (result, *expected) in enumerate(zip(batched, *apart, strict=True)):
             if result is None and expected[0] is None:
                 continue
             shape = self.sources[which]._spec.sizes if note is BATCHED else None
@@ -365,14 +370,14 @@ class _Check:
     def forward(self) -> None:
         """Compare forward mode with differences, in one direction of each input."""
         for which, (source, direction) in enumerate(zip(self.sources, self.directions, strict=True)):
-            found = self._tangents(source, _tensor_like(source, direction))
+            tangents = self._tangents(source, _tensor_like(source, direction))
             sides = []
             for sign in (-1, 1):
                 with _moved(source, None, sign * self.eps * direction, self.is_masked) as moved:
                     args = self.args if moved is source else _replaced(self.args, source, moved)
                     sides.append(self.results(*args))
                     sides[-1] = [(o._spec, _array(o)) for o in sides[-1]]
-            for number, (tangent, (spec, minus), (_, plus)) in enumerate(zip(found, *sides, strict=True)):
+            for number, (tangent, (spec, minus), (_, plus)) in enumerate(zip(tangents, *sides, strict=True)):
                 if spec.dtype.is_floating_point or spec.dtype.is_complex:
                     exact = np.zeros(minus.shape) if tangent is None else _array(tangent)
                     numeric = (plus - minus) / (2 * self.eps)
@@ -384,21 +389,21 @@ class _Check:
             rng = np.random.default_rng(which)
             pair = [_tensor_like(source, _direction(rng, source)) for _ in range(2)]
             apart = [self._tangents(source, each) for each in pair]
-            places = [i for i, each in enumerate(apart[0]) if each is not None]
+            positions = [i for i, each in enumerate(apart[0]) if each is not None]
 
-            def several(tangent: Any, source: Any = source, places: Any = places) -> Any:
-                found = self._tangents(source, tangent)
-                return tuple(found[i] for i in places)
+            def several(tangent: Any, source: Any = source, positions: Any = positions) -> Any:
+                tangents = self._tangents(source, tangent)
+                return tuple(tangents[i] for i in positions)
 
-            if not places:
+            if not positions:
                 continue
             try:
-                found = mapped(several, _stacked(pair))
+                batched_tangents = mapped(several, _stacked(pair))
             except RuntimeError as error:
                 raise GradcheckError(
                     f"While computing batched gradients, got: {error}\n\n{BATCHED_FORWARD}"
                 ) from error
-            for number, result in zip(places, found, strict=True):
+            for number, result in zip(positions, batched_tangents, strict=True):
                 expected = [each[number] for each in apart]
                 self._compare_batched(number, BATCHED_FORWARD, [result], [[each] for each in expected])
 
@@ -423,10 +428,10 @@ def _look_at(number: int, tensor: Any) -> None:
 
 def _direction(rng: np.random.Generator, source: Any) -> NDArray[Any]:
     """Return random numbers for each element; real ones for a real dtype."""
-    found: NDArray[Any] = np.asarray(rng.standard_normal(source._spec.sizes))
+    direction: NDArray[Any] = np.asarray(rng.standard_normal(source._spec.sizes))
     if source._spec.dtype.is_complex:
-        found = found + 1j * rng.standard_normal(source._spec.sizes)
-    return found
+        direction = direction + 1j * rng.standard_normal(source._spec.sizes)
+    return direction
 
 
 def _shown(value: Any) -> str:
@@ -442,7 +447,7 @@ def _array(tensor: Any) -> NDArray[Any]:
     if not _is_wrapper(plain):
         return np.array(plain.host_array())
     flat = plain.reshape(-1)
-    values = [flat[place].item() for place in range(plain._spec.numel)]
+    values = [flat[index].item() for index in range(plain._spec.numel)]
     return np.array(values, plain._spec.dtype.np).reshape(plain._spec.sizes)
 
 
@@ -480,7 +485,7 @@ def _coordinates(source: Any, is_masked: bool) -> list[tuple[int, ...]]:
     plain = source.detach()
     entries = (plain if plain._spec.layout is sparse_coo else plain.to_sparse()).coalesce()
     rest = list(np.ndindex(*entries.values().shape[1:]))
-    return [(*place, *more) for place in entries.indices().t().tolist() for more in rest]
+    return [(*coordinate, *more) for coordinate in entries.indices().t().tolist() for more in rest]
 
 
 class _moved:
@@ -524,9 +529,11 @@ def _masked_like(source: Any, values: NDArray[Any]) -> Any:
 
     plain = source.detach()
     entries = (plain if plain._spec.layout is sparse_coo else plain.to_sparse()).coalesce()
-    places = entries.indices().host_array()
+    coordinates = entries.indices().host_array()
     made = ops._sparse_coo_tensor_unsafe(
-        entries.indices(), _tensor_like(entries.values(), values[tuple(places)]), tuple(source._spec.sizes)
+        entries.indices(),
+        _tensor_like(entries.values(), values[tuple(coordinates)]),
+        tuple(source._spec.sizes),
     ).coalesce()
     if plain._spec.layout is sparse_coo:
         return made
@@ -626,15 +633,15 @@ def gradgradcheck(
 
     needs = [t._spec.requires_grad for t in _tensors(args)]
 
-    def first(*given: Any) -> Any:
-        own, grads = given[: len(args)], given[len(args) :]
+    def first(*flat_args: Any) -> Any:
+        own, grads = flat_args[: len(args)], flat_args[len(args) :]
         for tensor, is_needed in zip(_tensors(own), needs, strict=True):
             if is_needed and not tensor._spec.requires_grad:
                 tensor._set_requires_grad()  # forward mode is checked with tensors that do not require grad
         outputs = [o for o in _tensors(_tuple(func(*own))) if o._spec.requires_grad]
-        by = [t for t in _tensors(own) if t._spec.requires_grad]
-        found = grad(outputs, by, grads, create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+        sources = [t for t in _tensors(own) if t._spec.requires_grad]
+        input_grads = grad(outputs, sources, grads, create_graph=True, allow_unused=True)
+        return tuple(g for g in input_grads if g is not None)
 
     return gradcheck(
         first,

@@ -214,10 +214,10 @@ def backward(
         if not plain_classes.issuperset(map(type, relevant)) and has_tensor_function(relevant):
             return _handled_backward(relevant, tensors, grad_tensors, retain_graph, create_graph, inputs)
         outputs = _as_tuple(tensors)
-        given = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
-        if len(given) != len(outputs):
-            raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
-        grads = [_root_gradient(o, g) for o, g in zip(outputs, given, strict=True)]
+        root_grads = _as_tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
+        if len(root_grads) != len(outputs):
+            raise RuntimeError(f"got {len(outputs)} tensors and {len(root_grads)} gradients")
+        grads = [_root_gradient(o, g) for o, g in zip(outputs, root_grads, strict=True)]
         keep = create_graph if retain_graph is None else retain_graph
         roots = [root_edge(o) for o in outputs]
         if inputs is None:
@@ -345,15 +345,15 @@ def grad(
         )
     results = _as_tuple(outputs)
     sources: Sequence[Any] = _as_tuple(inputs)
-    given = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(results)
+    root_grads = _as_tuple(grad_outputs) if grad_outputs is not None else (None,) * len(results)
     if not sources:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     for source in sources:
         if not source._spec.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
-    grads = [_root_gradient(o, g) for o, g in zip(results, given, strict=True)]
+    grads = [_root_gradient(o, g) for o, g in zip(results, root_grads, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
-    found = run_backward(
+    input_grads = run_backward(
         [root_edge(o) for o in results],
         grads,
         retain_graph=keep,
@@ -361,7 +361,7 @@ def grad(
         inputs=[edge_of(s) or (AccumulateGrad(s), 0) for s in sources],  # reaches no unrecorded view
     )
     out = []
-    for position, (source, value) in enumerate(zip(sources, found, strict=True)):
+    for position, (source, value) in enumerate(zip(sources, input_grads, strict=True)):
         if value is None:
             if materialize_grads:
                 value = zeros_of(source._spec)
@@ -411,19 +411,27 @@ def _batched_grad(
     used: list[int] = []
     sources = _as_tuple(inputs)
 
-    def one(*given: Tensor) -> tuple[Any, ...]:
-        found = grad(
-            outputs, inputs, given, retain_graph, create_graph, True, allow_unused or materialize_grads
+    def grads_of_example(*example_grads: Tensor) -> tuple[Any, ...]:
+        input_grads = grad(
+            outputs,
+            inputs,
+            example_grads,
+            retain_graph,
+            create_graph,
+            True,
+            allow_unused or materialize_grads,
         )
-        used[:] = [position for position, value in enumerate(found) if value is not None]
-        return tuple(value for value in found if value is not None)
+        used[:] = [position for position, value in enumerate(input_grads) if value is not None]
+        return tuple(value for value in input_grads if value is not None)
 
-    given = _as_tuple(grad_outputs)
+    root_grads = _as_tuple(grad_outputs)
     results: list[Any] = [None] * len(sources)
-    for position, value in zip(used, mapped(one, *given), strict=True) if given else ():
+    for position, value in (
+        zip(used, mapped(grads_of_example, *root_grads), strict=True) if root_grads else ()
+    ):
         results[position] = value
     if materialize_grads:
-        batch = given[0].shape[0]
+        batch = root_grads[0].shape[0]
         results = [
             zeros_of(source._spec).expand(batch, *source.shape) if value is None else value
             for source, value in zip(sources, results, strict=True)

@@ -201,13 +201,13 @@ def register_multi_grad_hook(
     gathered: dict[Task | None, list[Any]] = defaultdict(lambda: [None] * len(nodes))
     arrived: dict[Task | None, int] = defaultdict(int)
 
-    def hook_of(place: int) -> Callable[[Any], None]:
+    def hook_of(index: int) -> Callable[[Any], None]:
         def hook(grad: Tensor) -> None:
             task = _tasks.current
             assert task is not None
             with lock:
                 arrived[task] += 1
-                gathered[task][place] = grad
+                gathered[task][index] = grad
                 complete = arrived[task] == sum(node in task.running for node in nodes)
                 if complete:
                     del arrived[task]
@@ -217,4 +217,4 @@ def register_multi_grad_hook(
 
         return hook
 
-    return _Handles([tensor.register_hook(hook_of(place)) for place, tensor in enumerate(tensors)])
+    return _Handles([tensor.register_hook(hook_of(number)) for number, tensor in enumerate(tensors)])

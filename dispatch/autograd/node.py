@@ -137,10 +137,10 @@ class Node:
             if grad is not None and not isinstance(grad, TensorImpl):
                 raise TypeError(f"argument {position} is not a Variable, got {type(grad).__name__}")
         if all(grad is None for grad in grads):
-            found: tuple[Any, ...] = (None,) * len(self.next_edges)
+            input_grads: tuple[Any, ...] = (None,) * len(self.next_edges)
         else:
-            found = tuple(self.backward(*grads))
-        return found[0] if len(found) == 1 else found
+            input_grads = tuple(self.backward(*grads))
+        return input_grads[0] if len(input_grads) == 1 else input_grads
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -460,28 +460,28 @@ def _blank_of(tensor: Any) -> Any:
 def save_result(out: Any) -> Any:
     """Return an output as its own node can save it: the same memory and version counter, no edge back."""
     spec = out._spec
-    kept = _blank_of(out)
-    kept._data = out._data
-    kept._spec = spec.twin if spec.requires_grad else spec
-    kept._autograd = kept._view_base = None
+    saved = _blank_of(out)
+    saved._data = out._data
+    saved._spec = spec.twin if spec.requires_grad else spec
+    saved._autograd = saved._view_base = None
     cell = out._version_cell
     if cell is None and not spec.is_inference:
         cell = out._version_cell = [0]
-    kept._version_cell = cell
-    return kept
+    saved._version_cell = cell
+    return saved
 
 
-def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
+def unpack_result(node: Node, saved: Any, version: int, number: int = 0) -> Any:
     """Return a saved output, reattached to its node if backward itself is recorded."""
-    kept = unpack(node, kept, version)
+    saved = unpack(node, saved, version)
     if grad_disabled and not is_grad_enabled():
-        return kept
-    out = _blank_of(kept)
-    out._data, out._spec, out._version_cell = kept._data, kept._spec, kept._version_cell
+        return saved
+    out = _blank_of(saved)
+    out._data, out._spec, out._version_cell = saved._data, saved._spec, saved._version_cell
     out._autograd = out._view_base = None
     set_history(out, node, number)
-    if kept._autograd is not None:
-        out._autograd.tangents = kept._autograd.tangents
+    if saved._autograd is not None:
+        out._autograd.tangents = saved._autograd.tangents
     return out
 
 

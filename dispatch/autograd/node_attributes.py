@@ -104,18 +104,18 @@ class SavedTensor:
     Args:
         node: The node.
         holder: The node, or the list of one of its slots.
-        place: The name of the slot, or the position in the list.
+        index: The name of the slot, or the position in the list.
     """
 
-    __slots__ = ("_holder", "_node", "_place")
+    __slots__ = ("_holder", "_index", "_node")
 
-    def __new__(cls, *place: Any) -> Self:
-        if not place:
+    def __new__(cls, *args: Any) -> Self:
+        if not args:
             raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
         return super().__new__(cls)
 
-    def __init__(self, node: Node, holder: Any, place: Any) -> None:
-        self._node, self._holder, self._place = node, holder, place
+    def __init__(self, node: Node, holder: Any, index: Any) -> None:
+        self._node, self._holder, self._index = node, holder, index
 
     def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Pack the tensor now; backward unpacks it.
@@ -144,14 +144,14 @@ class SavedTensor:
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         packed = pack(value, pack_hook, unpack_hook)
         if self._holder is self._node:
-            setattr(self._node, self._place, packed)
-        elif isinstance(self._holder[self._place], tuple):
-            self._holder[self._place] = (packed, *self._holder[self._place][1:])
+            setattr(self._node, self._index, packed)
+        elif isinstance(self._holder[self._index], tuple):
+            self._holder[self._index] = (packed, *self._holder[self._index][1:])
         else:
-            self._holder[self._place] = packed
+            self._holder[self._index] = packed
 
     def _value(self) -> Any:
         if self._holder is self._node:
-            return _stored(self._node, self._place)
-        value = self._holder[self._place]
+            return _stored(self._node, self._index)
+        value = self._holder[self._index]
         return value[0] if isinstance(value, tuple) else value

@@ -153,16 +153,16 @@ class Recorder:
 
     def __init__(self, recording: Recording, op: OperatorEntry) -> None:
         arguments = [a for a in op.schema.arguments if not a.is_out]
-        at = {a.name: i for i, a in enumerate(arguments)}
+        index_of = {a.name: i for i, a in enumerate(arguments)}
         lists = {a.name for a in arguments if is_list_type(a.type)}
         inplace = op.schema.is_inplace
         self._recording = recording
         add_saved_attributes(recording.node, recording, op.schema)
-        self._refused = [(at[name], name) for name in recording.refused]
-        self._inputs = [at[name] for name in recording.inputs]
-        self._dtype = at.get("dtype") if not inplace else None
+        self._refused = [(index_of[name], name) for name in recording.refused]
+        self._inputs = [index_of[name] for name in recording.inputs]
+        self._dtype = index_of.get("dtype") if not inplace else None
         self._kept = [
-            (at[name], [at[user] for user in users])
+            (index_of[name], [index_of[user] for user in users])
             for name, users in recording.saves.items()
             if name not in lists and not (inplace and name == "self")
         ]
@@ -204,10 +204,10 @@ class Recorder:
         record: Plan = make(inner, *[value_of(args[position]) for position, value_of in known])
         if not self._kept:
             return record
-        kept = [
+        saved_values = [
             args[i] if any(requires_grad(args[user]) for user in users) else None for i, users in self._kept
         ]
-        return saves_refused(record, kept)
+        return saves_refused(record, saved_values)
 
 
 class RecorderText:

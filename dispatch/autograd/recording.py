@@ -43,15 +43,15 @@ def reads_inference_tensors_only(op: OperatorEntry, args: Sequence[Any]) -> bool
 
     A number for a tensor argument counts as a normal tensor, as in PyTorch.
     """
-    found = False
+    has_tensor = False
     for argument, value in zip(op.schema.arguments, args, strict=True):
         if not is_tensor_like(argument.type) or value is None:
             continue
         for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
             if not isinstance(each, TensorImpl) or not each._spec.is_inference:
                 return False
-            found = True
-    return found and op.name not in _COPIES
+            has_tensor = True
+    return has_tensor and op.name not in _COPIES
 
 
 def spec_of(value: Any) -> Any:
@@ -137,15 +137,15 @@ def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     name = op.name.partition(".")[0]
     arguments = op.schema.arguments
     written = [
-        place
-        for place, position in enumerate(op.runtime_positions(args))
+        index
+        for index, position in enumerate(op.runtime_positions(args))
         if arguments[position].is_write and not arguments[position].is_out
     ]
 
     def record(*runtime: Any) -> Any:
         if grad_disabled and not is_grad_enabled():
             return inner(*runtime)
-        overwritten = [t for t in tensors_in([runtime[place] for place in written]) if _is_real(t)]
+        overwritten = [t for t in tensors_in([runtime[index] for index in written]) if _is_real(t)]
         for target in overwritten:
             check_inplace(target)
         sources = [t for t in tensors_in(runtime) if t._spec.requires_grad]

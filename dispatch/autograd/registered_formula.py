@@ -119,11 +119,11 @@ class _RecordedCall(Function):
         ctx.__dict__["_call"] = call
         if formula.setup_context is not None:
             names = [a.name for a in op.schema.kwarg_only_arguments]
-            given: dict[str, Any] = {"ctx": ctx, "inputs": _opened(inputs), "output": result}
+            context_args: dict[str, Any] = {"ctx": ctx, "inputs": _opened(inputs), "output": result}
             if names:
-                given["keyword_only_inputs"] = dict(zip(names, call.keyword_only, strict=True))
+                context_args["keyword_only_inputs"] = dict(zip(names, call.keyword_only, strict=True))
             with _as_called(ctx, call):
-                formula.setup_context(**given)
+                formula.setup_context(**context_args)
         return tuple(results)
 
     @classmethod
@@ -137,8 +137,13 @@ class _RecordedCall(Function):
                 "Please use register_autograd to add one."
             )
         with _as_called(ctx, call):
-            found = formula.backward(ctx, *unflatten(grads, call.outputs))
-        return (*_flat_gradients(ctx, found if isinstance(found, tuple) else (found,), call.inputs), None)
+            input_grads = formula.backward(ctx, *unflatten(grads, call.outputs))
+        return (
+            *_flat_gradients(
+                ctx, input_grads if isinstance(input_grads, tuple) else (input_grads,), call.inputs
+            ),
+            None,
+        )
 
 
 def _opened(values: tuple[Any, ...]) -> tuple[Any, ...]:

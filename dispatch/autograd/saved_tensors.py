@@ -120,10 +120,12 @@ def pack(value: Any, pack_hook: PackHook, unpack_hook: UnpackHook) -> Any:
     try:
         # Pack a leaf itself. For any other tensor, pack a twin with its history, which keeps no more alive than the
         # graph does.
-        given: Any = value if edge is not None and edge[0].__class__ is AccumulateGrad else _tied(value, edge)
-        version = given.version_cell()[0]
-        packed = pack_hook(given)
-        if given.version_cell()[0] != version:
+        hook_input: Any = (
+            value if edge is not None and edge[0].__class__ is AccumulateGrad else _tied(value, edge)
+        )
+        version = hook_input.version_cell()[0]
+        packed = pack_hook(hook_input)
+        if hook_input.version_cell()[0] != version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
                 "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open an "
@@ -166,15 +168,15 @@ class PackedTensor(Packed):
 
     def unpack(self) -> TensorImpl:
         """Return the tensor, attached to its edge if backward itself is recorded. Raises TypeError for a non-tensor."""
-        found: Any = self.unpack_hook(self.packed)
-        if not isinstance(found, TensorImpl):
+        tensor: Any = self.unpack_hook(self.packed)
+        if not isinstance(tensor, TensorImpl):
             raise TypeError(
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
-                f"{type(found).__name__}"
+                f"{type(tensor).__name__}"
             )
-        if self.edge is None and found._autograd is None:
-            return found
-        return _tied(found, self.edge if is_grad_enabled() else None)
+        if self.edge is None and tensor._autograd is None:
+            return tensor
+        return _tied(tensor, self.edge if is_grad_enabled() else None)
 
 
 class saved_tensors_hooks:
@@ -248,12 +250,12 @@ class save_on_cpu(saved_tensors_hooks):
         def pack_to_cpu(tensor: Tensor) -> tuple[Device, Tensor]:
             if not pin_memory or tensor.device.type == "cpu":
                 return tensor.device, tensor.cpu()
-            kept = ops.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
-            return tensor.device, kept.copy_(tensor)
+            pinned = ops.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
+            return tensor.device, pinned.copy_(tensor)
 
         def unpack_from_cpu(packed: tuple[Device, Tensor]) -> Tensor:
-            device, kept = packed
-            return kept.to(device, non_blocking=pin_memory)
+            device, saved = packed
+            return saved.to(device, non_blocking=pin_memory)
 
         super().__init__(pack_to_cpu, unpack_from_cpu)
 

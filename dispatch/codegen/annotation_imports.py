@@ -28,7 +28,9 @@ def type_imports(names: Collection[str] = tuple(TYPES)) -> str:
     for name, module in TYPES.items():
         if name in names:
             by_module.setdefault(module, []).append(name)
-    return "\n".join(f"from {module} import {', '.join(found)}" for module, found in by_module.items())
+    return "\n".join(
+        f"from {module} import {', '.join(type_names)}" for module, type_names in by_module.items()
+    )
 
 
 def checked_imports(code: str) -> str:

@@ -81,13 +81,13 @@ class ElementwiseFunction:
 
 def _docstring(function: ElementwiseFunction) -> str:
     article = "an" if function.dtypes.startswith("i") else "a"
-    of = "any" if function.dtypes == "all" else f"{article} {function.dtypes}"
+    dtype_phrase = "any" if function.dtypes == "all" else f"{article} {function.dtypes}"
     if function.operands == 1:
-        arguments = f"        x: An array of {of} dtype.\n"
+        arguments = f"        x: An array of {dtype_phrase} dtype.\n"
         returns = "An array of `x`'s shape."
     else:
         arguments = (
-            f"        x1: An array of {of} dtype, or a Python number.\n"
+            f"        x1: An array of {dtype_phrase} dtype, or a Python number.\n"
             "        x2: Another one; one of the two is an array, and their shapes broadcast.\n"
         )
         returns = "An array of the broadcast shape."

@@ -101,12 +101,15 @@ def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
 
     def evaluated(f: Formula, together: bool) -> list[str]:
         positions = [inputs.index(i) for i in f.inputs]
-        wanted = [f"edges[{p}] is not None" for p in positions]
+        conditions = [f"edges[{p}] is not None" for p in positions]
         body = _unpack_lines(d, f)
         if "output_mask" in f.source:
-            body.append(f"output_mask = ({', '.join(wanted)})")
+            body.append(f"output_mask = ({', '.join(conditions)})")
         body.append(f"{', '.join(outs[p] for p in positions)} = {_source(f)}")
-        return [f"if {(' and ' if together else ' or ').join(wanted)}:", *(f"    {line}" for line in body)]
+        return [
+            f"if {(' and ' if together else ' or ').join(conditions)}:",
+            *(f"    {line}" for line in body),
+        ]
 
     joined = {i: f for f in d.joint for i in f.inputs}
     for f in d.joint:
@@ -205,24 +208,24 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
 def formula_functions() -> dict[str, str]:
     """Map the functions of `autograd/formulas/` to their modules."""
     folder = Path(__file__).resolve().parent.parent / "autograd" / "formulas"
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for path in sorted(folder.glob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 if any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list):
                     continue
-                if node.name in found:
+                if node.name in modules:
                     raise ModelError(
-                        f"formula {node.name} stands in {found[node.name]}.py and in {path.name}"
+                        f"formula {node.name} stands in {modules[node.name]}.py and in {path.name}"
                     )
-                found[node.name] = path.stem
-    return found
+                modules[node.name] = path.stem
+    return modules
 
 
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
     """Return the in-place form that shares a functional operator's derivative, or its tangents alone."""
-    wanted = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
-    names = (wanted, *function.autogen)
+    inplace_name = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
+    names = (inplace_name, *function.autogen)
     types = [a.type for a in function.schema.arguments]
     return next(
         (

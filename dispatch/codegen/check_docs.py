@@ -86,17 +86,17 @@ def main() -> int:
     parser.add_argument(
         "families", nargs="*", metavar="FAMILY", help="a file of native_functions; all by default"
     )
-    wanted = parser.parse_args().families or families
-    if not set(wanted) <= set(families):
-        parser.error(f"no families {sorted(set(wanted) - set(families))}; there are {families}")
-    missing, reports, count = faults_of(operators, wanted)
+    selected = parser.parse_args().families or families
+    if not set(selected) <= set(families):
+        parser.error(f"no families {sorted(set(selected) - set(families))}; there are {families}")
+    missing, reports, count = faults_of(operators, selected)
     for report in reports:
         print(report)
     if missing:
         print(f"{len(missing)} names lack documentation:")
         for signature in missing:
-            place = signature.first.location
-            print(f"  {signature.name} ({place.file}:{place.line})")
+            location = signature.first.location
+            print(f"  {signature.name} ({location.file}:{location.line})")
         print(
             f"Write on the first entry of each, or for another name of NAME docs: {{alias_of: NAME}}:\n{HOW_TO_WRITE}"
         )

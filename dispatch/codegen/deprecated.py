@@ -16,7 +16,7 @@ Deprecated = tuple[str, tuple[tuple[str, str | int], ...]]
 def load_deprecated(path: Path, operators: Operators) -> Mapping[str, tuple[Deprecated, ...]]:
     """Read the old signatures by public name. Raises ModelError for one that matches no call of its operator."""
     packets = operators.packets()
-    found: dict[str, list[Deprecated]] = {}
+    by_name: dict[str, list[Deprecated]] = {}
     for fields, location in read_entries(path):
         unknown = sorted(set(fields) - {"name", "aten"})
         if unknown or set(fields) != {"name", "aten"}:
@@ -30,17 +30,17 @@ def load_deprecated(path: Path, operators: Operators) -> Mapping[str, tuple[Depr
         targets = [f for f in packets.get(name, ()) if f.form != "out"]
         if called != name or not targets or not rest.endswith(")"):
             raise ModelError(f"{location}: aten: {fields['aten']} is no call of an operator {name}")
-        given = [each.strip() for each in rest[:-1].split(",")]
+        call_args = [each.strip() for each in rest[:-1].split(",")]
         arguments = targets[0].schema.arguments
         old = {a.name for a in schema.arguments}
-        if len(given) != len(arguments) or not old <= set(given):
+        if len(call_args) != len(arguments) or not old <= set(call_args):
             raise ModelError(
                 f"{location}: aten: {fields['aten']} does not give {targets[0].schema} its arguments"
             )
         values: list[tuple[str, str | int]] = []
-        for argument, value in zip(arguments, given, strict=True):
+        for argument, value in zip(arguments, call_args, strict=True):
             if value not in old and not value.isdigit():
                 raise ModelError(f"{location}: aten: {value} is neither an argument of {schema} nor a number")
             values.append((argument.name, int(value) if value.isdigit() else value))
-        found.setdefault(name, []).append((str(schema), tuple(values)))
-    return {name: tuple(signatures) for name, signatures in found.items()}
+        by_name.setdefault(name, []).append((str(schema), tuple(values)))
+    return {name: tuple(signatures) for name, signatures in by_name.items()}

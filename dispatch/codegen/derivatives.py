@@ -85,7 +85,7 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
     by_name = {str(f.name): f for f in operators.functions}
     out: list[Derivative] = []
     counts: dict[str, int] = {}
-    places: dict[str, Location] = {}
+    locations: dict[str, Location] = {}
     for fields, location in read_entries(path):
         if "name" not in fields:
             raise ModelError(f"{location}: an entry needs a 'name'")
@@ -95,7 +95,7 @@ def load_derivatives(path: Path, operators: Operators) -> list[Derivative]:
             raise ModelError(f"{location}: no operator {schema.operator_name}")
         if function.schema != schema:
             raise ModelError(f"{location}: the declaration is '{function.schema}', here stands '{schema}'")
-        before = places.setdefault(str(schema.operator_name), location)
+        before = locations.setdefault(str(schema.operator_name), location)
         if before is not location:
             raise ModelError(f"{location}: its derivative stands at {before.file}:{before.line} already")
         outputs = fields.pop("output_differentiability", None)

@@ -40,25 +40,28 @@ class Docstrings:
 
     def of(self, name: str) -> str:
         """Return the docstring of a function or method, without indentation."""
-        found = self._documentation.get(name)
-        return _undocumented(self._signatures[name]) if found is None else self._text(found)
+        documentation = self._documentation.get(name)
+        return _undocumented(self._signatures[name]) if documentation is None else self._text(documentation)
 
     def summary_of(self, name: str) -> str:
         """Return the first line of a documented name's docstring; nothing without documentation."""
-        found = self._documentation.get(name)
-        return "" if found is None else self._text(found).partition("\n")[0]
+        documentation = self._documentation.get(name)
+        return "" if documentation is None else self._text(documentation).partition("\n")[0]
 
     def example_of(self, name: str) -> str:
         """Return the example of a documented name. Raises ModelError if an in-place form needs its own example."""
-        found = self._documentation[name]
-        docs = found.docs
+        documentation = self._documentation[name]
+        docs = documentation.docs
         example = docs.example
-        if found.is_in_place:
-            original = self._signatures[found.written_for]
+        if documentation.is_in_place:
+            original = self._signatures[documentation.written_for]
             example = (
                 docs.example_in_place
                 or in_place_example(
-                    docs.example, found.written_for, public_name(original), is_method(self._signatures[name])
+                    docs.example,
+                    documentation.written_for,
+                    public_name(original),
+                    is_method(self._signatures[name]),
                 )
                 or ""
             )
@@ -67,26 +70,28 @@ class Docstrings:
                     f"{original.first.location}: docs: the last statement of the example is no call of "
                     f"{public_name(original)}, from which that of {name} would follow: write example_in_place"
                 )
-        if found.alias_of is not None:
-            original, alias = self._signatures[found.alias_of], self._signatures[name]
+        if documentation.alias_of is not None:
+            original, alias = self._signatures[documentation.alias_of], self._signatures[name]
             example = renamed(example, public_name(original), name, public_name(alias))
         return with_import(example)
 
-    def _text(self, found: Documentation) -> str:
-        signature = self._signatures[found.name]
-        docs = found.docs
-        torch, references = _sources(found, signature)
-        example = "Example:\n" + textwrap.indent(self.example_of(found.name), "    ")
-        if found.is_in_place:
-            functional = public_name(self._signatures[found.name.removesuffix("_")])
+    def _text(self, documentation: Documentation) -> str:
+        signature = self._signatures[documentation.name]
+        docs = documentation.docs
+        torch, references = _sources(documentation, signature)
+        example = "Example:\n" + textwrap.indent(self.example_of(documentation.name), "    ")
+        if documentation.is_in_place:
+            functional = public_name(self._signatures[documentation.name.removesuffix("_")])
             summary = f"In-place version of `{functional}` ({torch})."
             return "\n\n".join(filter(None, [summary, _signatures_text(signature), example]))
         parts = [
             f"{docs.summary.removesuffix('.')} ({torch}).",
-            f"Another name of `{public_name(self._signatures[found.alias_of])}`." if found.alias_of else "",
+            f"Another name of `{public_name(self._signatures[documentation.alias_of])}`."
+            if documentation.alias_of
+            else "",
             textwrap.indent(docs.formula, "    "),
             _signatures_text(signature),
-            _section("Args", (f"{name}: {text}" for name, text in _arguments(found, signature))),
+            _section("Args", (f"{name}: {text}" for name, text in _arguments(documentation, signature))),
             _section("Returns", [docs.returns]),
             _section("Raises", (f"{name}: {text}" for name, text in docs.raises)),
             _section("Note", _notes(docs), "\n\n"),
@@ -115,26 +120,28 @@ def is_method(signature: PythonSignature) -> bool:
     return any("method" in f.variants for f in signature.overloads)
 
 
-def _sources(found: Documentation, signature: PythonSignature) -> tuple[str, list[str]]:
+def _sources(documentation: Documentation, signature: PythonSignature) -> tuple[str, list[str]]:
     """Return PyTorch's operator, and the works that define it."""
-    given = [part.strip().removesuffix(".") for part in found.docs.source.split(";") if part.strip()]
-    operators = [part for part in given if re.match(r"(The operator )?`?(torch\.|aten::)", part)]
-    references = [f"{part}." for part in given if part not in operators]
-    if operators and found.name == found.written_for:
+    sources = [
+        part.strip().removesuffix(".") for part in documentation.docs.source.split(";") if part.strip()
+    ]
+    operators = [part for part in sources if re.match(r"(The operator )?`?(torch\.|aten::)", part)]
+    references = [f"{part}." for part in sources if part not in operators]
+    if operators and documentation.name == documentation.written_for:
         named = (part.removeprefix("The operator ").strip("`") for part in operators)
         return ", ".join(f"`{name}`" for name in named), references
     is_nn = any(f.python_module == "nn" for f in signature.overloads)
-    if found.is_in_place:
-        is_torch_method = is_method(signature) and found.name not in _NOT_METHODS
-        place = "torch.ops.aten" if is_nn else "torch.Tensor" if is_torch_method else "torch"
-        return f"`{place}.{found.name}`", references
+    if documentation.is_in_place:
+        is_torch_method = is_method(signature) and documentation.name not in _NOT_METHODS
+        namespace = "torch.ops.aten" if is_nn else "torch.Tensor" if is_torch_method else "torch"
+        return f"`{namespace}.{documentation.name}`", references
     public = public_name(signature).removeprefix("tt.")
     return f"`torch.{'nn.functional.' if is_nn else ''}{public}`", references
 
 
-def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tuple[str, str]]:
+def _arguments(documentation: Documentation, signature: PythonSignature) -> Iterable[tuple[str, str]]:
     """Yield each parameter in the signature's order, with its description."""
-    described = dict(found.docs.args)
+    described = dict(documentation.docs.args)
     has_input = any(a.name == "self" for f in signature.overloads for a in f.schema.arguments)
     for parameter in signature.parameters:
         name = parameter_name(parameter.name)
@@ -146,7 +153,7 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
         variadic = signature.variadic == parameter.name and not signature.general
         yield f"*{name}" if variadic else name, text
     shown = {parameter_name(parameter.name) for parameter in signature.parameters}
-    for name, text in found.docs.args:
+    for name, text in documentation.docs.args:
         # Overloads that are called by position alone have parameters that the signature has not.
         if name not in shown | {"self", "out", "requires_grad"} and any(
             parameter_name(a.name) == name for f in signature.overloads for a in f.schema.arguments

@@ -57,15 +57,15 @@ def documentation_of(functions: Iterable[NativeFunction]) -> dict[str, Documenta
                 f"{f.location}: the docs of {f.base} stand at {entries[f.base].location} already"
             )
         entries[f.base] = f
-    found = {name: _own(f, entries) for name, f in entries.items()}
+    documented = {name: _own(f, entries) for name, f in entries.items()}
     for name in names:
         functional = name.removesuffix("_")
-        if name not in found and functional in found:
-            known = found[functional]
-            found[name] = Documentation(name, known.written_for, known.docs)
-    for name, documentation in found.items():
+        if name not in documented and functional in documented:
+            known = documented[functional]
+            documented[name] = Documentation(name, known.written_for, known.docs)
+    for name, documentation in documented.items():
         _check_arguments(documentation, names[name])
-    return found
+    return documented
 
 
 def _own(entry: NativeFunction, entries: Mapping[str, NativeFunction]) -> Documentation:
@@ -97,19 +97,21 @@ def _check_arguments(documentation: Documentation, overloads: list[NativeFunctio
     if documentation.is_in_place:
         described.setdefault("input", "")
     taken = parameters_of(overloads)
-    place = overloads[0].location
-    of = "" if documentation.name == documentation.written_for else f" of {documentation.written_for}"
+    location = overloads[0].location
+    suffix = "" if documentation.name == documentation.written_for else f" of {documentation.written_for}"
     for name in taken:
         if name not in described and name not in SHARED_ARGUMENTS:
             raise ModelError(
-                f"{place}: docs{of}: the argument {name} of {documentation.name} is not described in args"
+                f"{location}: docs{suffix}: the argument {name} of {documentation.name} is not described in args"
             )
     known = {python_name(a.name) for f in overloads for a in f.schema.arguments if not a.is_out}
     if any(f.form == "out" for f in overloads):
         known.add("out")
     for name in described:
-        if not of and name not in known:
-            raise ModelError(f"{place}: docs: args: {name} is no argument of {documentation.name}: {taken}")
+        if not suffix and name not in known:
+            raise ModelError(
+                f"{location}: docs: args: {name} is no argument of {documentation.name}: {taken}"
+            )
 
 
 __all__ = ["Documentation", "documentation_of", "parameters_of", "python_name"]

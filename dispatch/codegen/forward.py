@@ -96,8 +96,8 @@ def _function(d: Derivative) -> str:
     return "\n".join(lines)
 
 
-def _tangent_lines(d: Derivative, local: str, source: str, place: str) -> list[str]:
-    """Return statements that assign a result's tangent, or None for zero, to `local`; `place` indexes the results."""
+def _tangent_lines(d: Derivative, local: str, source: str, subscript: str) -> list[str]:
+    """Return statements that assign a result's tangent to `local`; None is zero, `subscript` indexes the results."""
     if source == "auto_element_wise":
         terms = [term for f in d.formulas for term in _element_wise(d, f)]
     elif source in ("auto_linear", "auto_multilinear"):
@@ -105,9 +105,9 @@ def _tangent_lines(d: Derivative, local: str, source: str, place: str) -> list[s
             raise ModelError(f"{d.location}: {source} calls {d.function.name}, which writes")
         if source == "auto_linear":
             condition = " or ".join(f"{n}_t is not None" for n in d.inputs)
-            call = f"op.call({', '.join(_arguments(d, d.inputs))}){place}"
+            call = f"op.call({', '.join(_arguments(d, d.inputs))}){subscript}"
             return [f"{local} = None", f"if {condition}:", f"    {local} = {call}"]
-        terms = [([f"{n}_t"], f"op.call({', '.join(_arguments(d, (n,)))}){place}") for n in d.inputs]
+        terms = [([f"{n}_t"], f"op.call({', '.join(_arguments(d, (n,)))}){subscript}") for n in d.inputs]
     else:
         terms = _terms(d, source)
     if len(terms) == 1 and not terms[0][0]:

@@ -96,10 +96,10 @@ def key_expression(parameter: PythonParameter, name: str) -> str:
 def _specs_in(name: str, has_gaps: bool) -> str:
     """Return the specs of a list of tensors as source, without a comprehension for short lists."""
     if has_gaps:
-        one = f"(None if {name}[0] is None else {name}[0]._spec,)"
-        return f"({one} if len({name}) == 1 else tuple([None if t is None else t._spec for t in {name}]))"
-    two = f"({name}[0]._spec, {name}[1]._spec)"
-    return f"({two} if len({name}) == 2 else tuple([t._spec for t in {name}]))"
+        single = f"(None if {name}[0] is None else {name}[0]._spec,)"
+        return f"({single} if len({name}) == 1 else tuple([None if t is None else t._spec for t in {name}]))"
+    pair = f"({name}[0]._spec, {name}[1]._spec)"
+    return f"({pair} if len({name}) == 2 else tuple([t._spec for t in {name}]))"
 
 
 def _constant(default: str | None) -> str:
@@ -186,9 +186,9 @@ class _Body:
         if self.is_flat:
             names = "{" + ", ".join(f'"{name}": {name}' for name in self.numpy_names) + "}"
             condition = " or ".join(f"{name} is not None" for name in [*self.beyond, *self.numpy_names])
-        given = ["METHOD" if self.method else "FUNCTION", "beyond" if self.beyond else "None", names]
+        leading = ["METHOD" if self.method else "FUNCTION", "beyond" if self.beyond else "None", names]
         out = ", out=out" if self.has_out else ""
-        call = f"{self.signature.name}_packet.call_named({', '.join(given)}, {self.all_arguments()}{out})"
+        call = f"{self.signature.name}_packet.call_named({', '.join(leading)}, {self.all_arguments()}{out})"
         return [condition, call]
 
     def lookup_out(self) -> list[str]:
@@ -331,21 +331,21 @@ class _Body:
         variadic = self.variadic
         if variadic:
             rare_names = [self.name_of(p) for p in self.parameters if p.role == "rare"]
-            given: list[str] = []
+            rare_branch: list[str] = []
             by_dtype = ""
             if len(rare_names) == 1 and not (self.has_out or named or self.signature.is_factory):
                 # One comparison asks whether both are None. The call after it asks for `modes` alone.
                 lines[0] = "if modes:"
                 sizes = f"sizes or REQUIRED if {variadic} is None else {variadic}"
                 arguments = self.all_arguments().replace(variadic, sizes, 1)
-                given = [
+                rare_branch = [
                     f"elif {rare_names[0]} is not None:",
                     f"    return {packet}.call{self.suffix}_parameters({arguments})",
                 ]
-                if rare_names == ["dtype"]:  # given in the place of sizes, too
+                if rare_names == ["dtype"]:  # a call may give a dtype instead of sizes
                     by_dtype = " or sizes[0].__class__ is ScalarType"
             lines = [
-                f"if {variadic} is {rare_names[0] if given else None}:",
+                f"if {variadic} is {rare_names[0] if rare_branch else None}:",
                 f"    {variadic} = sizes",
                 "    if len(sizes) < 2:",
                 "        if not sizes:",
@@ -357,7 +357,7 @@ class _Body:
                 f"                {variadic} = tuple(sizes[0])",
                 "            elif not hasattr(sizes[0], '__index__'):",
                 f"                {variadic} = sizes[0]",
-                *given,
+                *rare_branch,
                 *lines,
             ]
         scales = [p for p in self.parameters if p.role == "scale"]
@@ -430,11 +430,11 @@ def function_text(signature: PythonSignature, docstring: str | None, method: boo
     packet = f"{signature.name}_packet"
     if signature.general:
         leading = "self, *args: Any" if method else "*args: Any"
-        given = "(self, *args)" if method else "args"
+        positional = "(self, *args)" if method else "args"
         spread = "self, *args" if method else "*args"
         calls = (
             f"{packet}.call{'_method' * method}({spread}, **kwargs)",
-            f"{packet}.general({given}, kwargs{', METHOD' * method})",
+            f"{packet}.general({positional}, kwargs{', METHOD' * method})",
         )
         definition = f"{leading}, **kwargs: Any"
         rare = "modes" if method else 'modes or "out" in kwargs'
@@ -665,17 +665,17 @@ def methods_module(
     body += ("\n" + indented + "\n") if methods else ""
     tables: list[str] = []
     for name in sorted(used):
-        wanted = [f"{name}_packet"]
+        imported_names = [f"{name}_packet"]
         if signatures[name].general:
             if has_short(signatures[name]):
-                wanted.append(f"{name}_short")
+                imported_names.append(f"{name}_short")
         else:
-            wanted.append(f"{name}_plans")
+            imported_names.append(f"{name}_plans")
             if any(p.role == "scale" for p in signatures[name].parameters):
-                wanted.append(f"{name}_scaled")
+                imported_names.append(f"{name}_scaled")
             if re.search(rf"\b{name}_outs\b", body):
-                wanted.append(f"{name}_outs")
-        tables += wanted
+                imported_names.append(f"{name}_outs")
+        tables += imported_names
     imports = imports_for(body, family, packet=False)
     if tables:
         imports += imported(f"..functions.{family}", tables)

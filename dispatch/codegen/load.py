@@ -24,8 +24,8 @@ def read_entries(path: Path) -> list[tuple[dict[str, Any], Location]]:
     for node in [] if root is None else root.value:
         entry = loader.construct_object(node, deep=True)
         operator = str(entry.get("func", entry.get("name", ""))).partition("(")[0].strip()
-        place = Location(f"{path.parent.name}/{path.name}", node.start_mark.line + 1, operator)
-        out.append((entry, place))
+        location = Location(f"{path.parent.name}/{path.name}", node.start_mark.line + 1, operator)
+        out.append((entry, location))
     return out
 
 

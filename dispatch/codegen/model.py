@@ -202,21 +202,21 @@ class NativeFunction:
 
         The result of the overload ``grad_input`` has that name.
         """
-        wanted = parse_name(name)
+        derived_name = parse_name(name)
         alias = AliasInfo(("a",), ("a",), True)
         arguments = list(self.schema.arguments)
-        if wanted.base_name == self.base + "_":
+        if derived_name.base_name == self.base + "_":
             arguments[0] = arguments[0].replaced(alias_info=alias)
             returns: tuple[Return, ...] = (self.schema.returns[0].replaced(alias_info=alias),)
-        elif wanted.base_name == self.base:
+        elif derived_name.base_name == self.base:
             returns = ()
             letters = "abcdefgh"
-            many = len(self.schema.returns) > 1
-            only = "grad_input" if wanted.overload == "grad_input" else "out"
+            has_several = len(self.schema.returns) > 1
+            only = "grad_input" if derived_name.overload == "grad_input" else "out"
             for number, (letter, each) in enumerate(zip(letters, self.schema.returns, strict=False)):
                 mark = AliasInfo((letter,), (letter,), True)
                 out = Argument(
-                    each.name or f"out{number}" if many else only,
+                    each.name or f"out{number}" if has_several else only,
                     each.type,
                     kwarg_only=True,
                     alias_info=mark,
@@ -227,13 +227,13 @@ class NativeFunction:
             raise ModelError(
                 f"{self.location}: autogen {name} is neither {self.base}_ nor an out= form of {self.base}"
             )
-        schema = self.schema.replaced(operator_name=wanted, arguments=tuple(arguments), returns=returns)
+        schema = self.schema.replaced(operator_name=derived_name, arguments=tuple(arguments), returns=returns)
         form = form_of(schema)
         variants = frozenset({"method"}) if form == "inplace" else frozenset({"function"})
         if form == "inplace" and "function" in self.variants:
             variants |= {"function"}
         # Python's functions have no argument grad_input: derivatives call them, operators go by `tt.ops`.
-        binding = False if wanted.overload == "grad_input" else self.python_binding
+        binding = False if derived_name.overload == "grad_input" else self.python_binding
         if not self.structured:
             return replace(
                 self,

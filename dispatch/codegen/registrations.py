@@ -32,12 +32,12 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
     rows = "\n".join(f"    operator({', '.join(_row(f, functions, recorded))})" for f in functions)
     words = set(re.findall(r"\b[a-z_]+\b", re.sub(r"'[^']*'|\"[^\"]*\"", "", rows)))
     imports = [
-        f"from {module} import {', '.join(found)}"
+        f"from {module} import {', '.join(used_names)}"
         for module, names in (
             ("...autograd.recording", ("never_differentiable", "out_refuses_grad")),
             ("...composite.forms", ("inplace_form", "out_form")),
         )
-        if (found := [name for name in names if name in words])
+        if (used_names := [name for name in names if name in words])
     ]
     imports += [
         f"from {folder} import {family} as {name}"
@@ -116,8 +116,8 @@ def out_twin(f: NativeFunction, functions: list[NativeFunction]) -> NativeFuncti
     inputs = [(a.name, a.type) for a in f.schema.arguments]
     for each in functions:
         if each.form == "out" and each.structured and (each.meta, each.stub) == (f.meta, f.stub):
-            given = [(a.name, a.type) for a in each.schema.arguments if not a.is_out]
-            if given == inputs and each.base == f.base.rstrip("_"):
+            out_inputs = [(a.name, a.type) for a in each.schema.arguments if not a.is_out]
+            if out_inputs == inputs and each.base == f.base.rstrip("_"):
                 return each
     return None
 

@@ -27,7 +27,7 @@ def parted(start: str, items: Iterable[str], end: str) -> str:
 
 def words_by_key(words: Mapping[str, Iterable[str]]) -> str:
     """Return a dictionary literal from each key to its words, as one text."""
-    rows = (f'    "{key}": """\n{_filled(" ".join(of))}""",\n' for key, of in words.items())
+    rows = (f'    "{key}": """\n{_filled(" ".join(key_words))}""",\n' for key, key_words in words.items())
     return "{\n" + "".join(rows) + "}"
 
 

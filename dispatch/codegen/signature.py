@@ -248,5 +248,5 @@ def _variadic(shapes: list[NativeFunction], parameters: list[PythonParameter]) -
         return None
     argument = next(a for f in shapes for a in f.schema.arguments if a.name == candidate.name)
     is_sizes = isinstance(argument.type, ListType) and isinstance(argument.type.elem, BaseType)
-    others = [p for p in parameters[first + 1 :] if not p.keyword_only]
-    return candidate.name if is_sizes and not others else None
+    following = [p for p in parameters[first + 1 :] if not p.keyword_only]
+    return candidate.name if is_sizes and not following else None

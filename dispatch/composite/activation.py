@@ -55,8 +55,8 @@ def relu6_(self: Tensor) -> Tensor:
 
 
 def _plan_selu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    given = (args[0], SELU_ALPHA, SELU_SCALE, 1)
-    part = plan_with_numbers(op, key_set, args, "aten::elu", given)
+    elu_args = (args[0], SELU_ALPHA, SELU_SCALE, 1)
+    part = plan_with_numbers(op, key_set, args, "aten::elu", elu_args)
     return op.rebind(selu, args) if part is None else part
 
 

@@ -87,16 +87,16 @@ def _choice(
     """Return the backend of a validated call: the first permitted backend that supports it."""
     on_cpu = query.device.type == "cpu"
     known = (FLASH, MATH) if on_cpu else permitted()
-    enabled = [one for one in known if one in permitted() and one in (FLASH, EFFICIENT, MATH)]
+    enabled = [backend for backend in known if backend in permitted() and backend in (FLASH, EFFICIENT, MATH)]
     if not enabled:
         return ERROR
     fused = _is_fused(query, key, value, mask, dropout_p, enable_gqa)
-    for one in enabled:
-        if one == MATH:
+    for backend in enabled:
+        if backend == MATH:
             return MATH
         plain = on_cpu or _is_plain(query, mask)
-        if fused and (one == EFFICIENT or plain):
-            return one
+        if fused and (backend == EFFICIENT or plain):
+            return backend
     raise RuntimeError(f"No available kernel. {' ' if on_cpu else ''}Aborting execution.")
 
 
@@ -138,10 +138,10 @@ def _is_fused(
     return False
 
 
-def _broadcasts(sizes: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def _broadcasts(sizes: tuple[int, ...], scores_sizes: tuple[int, ...]) -> bool:
     """Return True if a mask of these sizes broadcasts to the scores; PyTorch takes no mask of rank 0 or 1."""
-    lead = len(to) - len(sizes)
-    return lead >= 0 and all(n in (1, m) for n, m in zip(sizes, to[lead:], strict=True))
+    lead = len(scores_sizes) - len(sizes)
+    return lead >= 0 and all(n in (1, m) for n, m in zip(sizes, scores_sizes[lead:], strict=True))
 
 
 def _fused_sdp_choice(
@@ -169,8 +169,8 @@ def _plan_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan 
     _validate(query, key, value, mask, 0.0, is_causal)
     if not _is_fused(query, key, value, mask, 0.0, enable_gqa):
         return None
-    given = (query, key, value, 0.0, is_causal, mask, scale)
-    part = plan_of_part(op, key_set, args, "aten::_scaled_dot_product_flash_attention_for_cpu", given)
+    part_args = (query, key, value, 0.0, is_causal, mask, scale)
+    part = plan_of_part(op, key_set, args, "aten::_scaled_dot_product_flash_attention_for_cpu", part_args)
     if part is None:
         return None
     composed = op.rebind(scaled_dot_product_attention, args)
@@ -223,8 +223,8 @@ def scaled_dot_product_attention(
 
 def _added_mask(mask: Tensor, dtype: ScalarType) -> Tensor:
     """Return the numbers to add to the scores for a mask of bools: minus infinity where it is False."""
-    seen, hidden = (ops.scalar_tensor(x, dtype=dtype, device=mask.device) for x in (0.0, -math.inf))
-    return ops.where(mask, seen, hidden)
+    visible, hidden = (ops.scalar_tensor(x, dtype=dtype, device=mask.device) for x in (0.0, -math.inf))
+    return ops.where(mask, visible, hidden)
 
 
 def _scaled_dot_product_attention_math(
@@ -313,5 +313,5 @@ def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:
     if keys % 4 == 0 or isinstance(default_generator(weights.device), MersenneGenerator):
         return ops.dropout(weights, dropout_p, True)
     whole = ops.cat([weights, weights.new_zeros((*weights.shape[:-1], -keys % 4))], -1)
-    kept: Tensor = ops.dropout(whole, dropout_p, True)[..., :keys]
-    return kept
+    dropped: Tensor = ops.dropout(whole, dropout_p, True)[..., :keys]
+    return dropped

@@ -124,26 +124,27 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
     sizes = vec1._spec.sizes + vec2._spec.sizes
     if self._spec.sizes != sizes:
         self = self.expand(sizes)
-    wanted = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
+    result_dtype = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
     for name, scale in (("beta", beta), ("alpha", alpha)):
-        if scale.__class__ is bool and wanted is not bool_:
+        if scale.__class__ is bool and result_dtype is not bool_:
             raise RuntimeError(f"addr: Boolean {name} only supported for Boolean results.")
-        if (wanted is bool_ or wanted.is_integral) and isinstance(scale, float):
+        if (result_dtype is bool_ or result_dtype.is_integral) and isinstance(scale, float):
             raise RuntimeError(
                 f"For integral input tensors, argument {name} must not be a floating point number."
             )
-    if wanted is bool_:
+    if result_dtype is bool_:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
         product = product if alpha else ops.zeros_like(product)
         return ops.logical_or(self, product) if beta else product
-    if wanted.itemsize == 2 and wanted.is_floating_point:  # PyTorch rounds the factors to the dtype too
+    if result_dtype.itemsize == 2 and result_dtype.is_floating_point:  # PyTorch rounds the factors too
         beta, alpha = (
-            scale if scale in (0, 1) else ops.full((), scale, dtype=wanted).item() for scale in (beta, alpha)
+            scale if scale in (0, 1) else ops.full((), scale, dtype=result_dtype).item()
+            for scale in (beta, alpha)
         )
     scaled = vec1 if alpha == 1 else ops.mul(vec1, alpha)
     product = ops.mul(scaled.unsqueeze(1), vec2)
     if beta == 0:
-        return product.to(wanted)
+        return product.to(result_dtype)
     return ops.add(self if beta == 1 else ops.mul(self, beta), product)
 
 

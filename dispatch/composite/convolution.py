@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 def _by_parts(input: Tensor, weight: Tensor) -> bool:
     """Return True if a device lacks the complex convolution that is asked for; PyTorch splits it into real ones too."""
-    given: TensorSpec = input._spec
-    if not given.dtype.is_complex or weight._spec.dtype is not given.dtype:
+    spec: TensorSpec = input._spec
+    if not spec.dtype.is_complex or weight._spec.dtype is not spec.dtype:
         return False
-    return given.device.type == "cuda" or given.dtype is complex32
+    return spec.device.type == "cuda" or spec.dtype is complex32
 
 
 def _of_numbers(

@@ -100,8 +100,8 @@ def _plan_conversion(
         return None
     if not copy and _is_same(spec, dtype, CPU, memory_format):
         return lambda self, *_: self
-    given = (self, dtype, layout, CPU, pin_memory, non_blocking, memory_format)
-    part = plan_of_part(op, key_set, args, "aten::_to_copy", given)
+    part_args = (self, dtype, layout, CPU, pin_memory, non_blocking, memory_format)
+    part = plan_of_part(op, key_set, args, "aten::_to_copy", part_args)
     if part is None or len(op.runtime_positions(args)) == 1:
         return part
     return lambda self, *_: part(self)

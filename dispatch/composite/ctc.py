@@ -78,5 +78,5 @@ def lengths_of(name: str, lengths: Tensor | Sequence[int]) -> list[int]:
         return list(lengths)
     if not lengths._spec.dtype.is_integral:
         raise RuntimeError(f"{name} must be integral")
-    found: Tensor = lengths
-    return [int(x) for x in found.reshape((-1,)).tolist()]
+    tensor: Tensor = lengths
+    return [int(x) for x in tensor.reshape((-1,)).tolist()]

@@ -81,12 +81,12 @@ def flatten_names(self: Tensor, dims: Sequence[str], out_dim: str) -> Tensor:
     names: Names = self._spec.names
     if not dims:
         raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")
-    places = [position_of("*" if dim is None else dim, names) for dim in dims]
-    if places != list(range(places[0], places[0] + len(places))):
+    positions = [position_of("*" if dim is None else dim, names) for dim in dims]
+    if positions != list(range(positions[0], positions[0] + len(positions))):
         raise RuntimeError(
             f"flatten(tensor, dims, out_dim): dims {describe(dims)} must be consecutive in Tensor{describe(names)}"
         )
-    return flatten_to(self, places[0], places[-1], out_dim)
+    return flatten_to(self, positions[0], positions[-1], out_dim)
 
 
 def unflatten_to(self: Tensor, dim: str, sizes: Sequence[int], names: Sequence[str | None]) -> Tensor:
@@ -95,21 +95,21 @@ def unflatten_to(self: Tensor, dim: str, sizes: Sequence[int], names: Sequence[s
     from .views import unflatten
 
     before: Names = self._spec.names
-    place = position_of(dim, before)
+    position = position_of(dim, before)
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
-    have = self._spec.sizes[place]
+    have = self._spec.sizes[position]
     known = math.prod(n for n in sizes if n != -1)
     if -1 in sizes and known and have % known == 0:
         sizes = [have // known if n == -1 else n for n in sizes]
     if math.prod(sizes) != have:
         raise RuntimeError(
-            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {place} ({dim!r}: {have}) "
-            f"in Tensor{describe(before)}"
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {position} ({dim!r}: "
+            f"{have}) in Tensor{describe(before)}"
         )
-    parts = (*before[:place], *names, *before[place + 1 :])
+    parts = (*before[:position], *names, *before[position + 1 :])
     after = checked_names(parts, len(parts))
-    return renamed(unflatten(renamed(self, (None,) * len(before)), place, sizes), after)
+    return renamed(unflatten(renamed(self, (None,) * len(before)), position, sizes), after)
 
 
 def unflatten_namedshape(self: Tensor, dim: str, sizes: Any) -> Tensor:
@@ -150,17 +150,18 @@ def diagonal_by_name(self: Tensor, outdim: str, dim1: str, dim2: str, offset: in
     return renamed(diagonal, checked_names(after, len(after)))
 
 
-def named_factory(operator: str, place: int) -> Callable[..., Any]:
+def named_factory(operator: str, position: int) -> Callable[..., Any]:
     """Return a composite that makes a tensor by `operator` and names its dimensions.
 
-    Its arguments are those of `operator` and, at `place`, the names.
+    Its arguments are those of `operator` and, at `position`, the names.
     """
     full_name = f"aten::{operator}"
 
     def make(*args: Any) -> Any:
-        names = args[place]
+        names = args[position]
         after = None if names is None else checked_names(names, len(args[0]))
-        made = Dispatcher.singleton().find_schema_or_throw(full_name).call(*args[:place], *args[place + 1 :])
+        entry = Dispatcher.singleton().find_schema_or_throw(full_name)
+        made = entry.call(*args[:position], *args[position + 1 :])
         if after is not None:
             made._spec = named(made._spec, after)
         return made

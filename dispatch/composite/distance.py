@@ -70,12 +70,12 @@ def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -
             f"_cdist_forward: expected x1 and x2 of 2 or more dimensions, but got shapes {list(x1._spec.sizes)} and "
             f"{list(x2._spec.sizes)}"
         )
-    rows, others = x1._spec.sizes[-2], x2._spec.sizes[-2]
-    many = rows > USE_PRODUCTS_FROM or others > USE_PRODUCTS_FROM
-    if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
+    rows, columns = x1._spec.sizes[-2], x2._spec.sizes[-2]
+    is_large = rows > USE_PRODUCTS_FROM or columns > USE_PRODUCTS_FROM
+    if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and is_large)):
         return owned(_by_products(x1, x2))
     # A result that does not fit in memory raises an error before any chunk is computed.
-    ops.empty((*x1._spec.sizes[:-1], others), dtype=x1.dtype, device=x1.device)
+    ops.empty((*x1._spec.sizes[:-1], columns), dtype=x1.dtype, device=x1.device)
     return owned(_over_parts(x1, x2, lambda part, _: _norms(_differences(part, x2), p)))
 
 
@@ -144,10 +144,10 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
     return _over_parts(x1, x2, part)
 
 
-def _check_distances(name: str, x: Tensor, others: dict[str, Tensor]) -> None:
+def _check_distances(name: str, x: Tensor, operands: dict[str, Tensor]) -> None:
     """Raise RuntimeError for operands on other devices or of other dtypes than the matrix."""
-    check_same_device(name, x._spec, *[each._spec for each in others.values()])
-    for argument, each in others.items():
+    check_same_device(name, x._spec, *[each._spec for each in operands.values()])
+    for argument, each in operands.items():
         check_dtype(name, argument, each._spec, x._spec.dtype)
 
 
@@ -209,11 +209,11 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
         check_sizes("_pdist_backward", argument, x._spec, (n * (n - 1) // 2,))
     if n <= 1:
         return ops.zeros_like(self)
-    places = _pairs(n, self.device)
-    row = ops.floor_divide(places, n)
-    places = ops.cat([places, (places - row * n) * n + row])
+    flat_indices = _pairs(n, self.device)
+    row = ops.floor_divide(flat_indices, n)
+    flat_indices = ops.cat([flat_indices, (flat_indices - row * n) * n + row])
     wholes = [
-        ops.index_add(ops.zeros((n * n,), dtype=x.dtype, device=x.device), 0, places, ops.cat([x, x]))
+        ops.index_add(ops.zeros((n * n,), dtype=x.dtype, device=x.device), 0, flat_indices, ops.cat([x, x]))
         for x in (grad, pdist)
     ]
     square, distances = (whole.reshape((n, n)) for whole in wholes)
@@ -238,29 +238,29 @@ def _trilinear(
     rank = i1._spec.ndim + len(expand1)
     if not 0 <= unroll_dim < rank:
         raise RuntimeError(f"unroll_dim must be in [0,{rank - 1}], got {unroll_dim}")
-    given = ((i1, expand1), (i2, expand2), (i3, expand3))
-    labels = [[d for d in range(rank) if d not in expand] for _, expand in given]
-    for (x, _), dims in zip(given, labels, strict=True):
+    expansions = ((i1, expand1), (i2, expand2), (i3, expand3))
+    labels = [[d for d in range(rank) if d not in expand] for _, expand in expansions]
+    for (x, _), dims in zip(expansions, labels, strict=True):
         if x._spec.ndim != len(dims):
             raise RuntimeError(
                 f"_trilinear(): a tensor of {x._spec.ndim} dimensions does not have {rank} dimensions after expansion"
             )
-    kept = [d for d in range(rank) if d not in sumdim]
+    kept_dims = [d for d in range(rank) if d not in sumdim]
     present = {d for dims in labels for d in dims}
     inputs = ",".join("".join(chr(97 + d) for d in dims) for dims in labels)
-    output = "".join(chr(97 + d) for d in kept if d in present)
+    output = "".join(chr(97 + d) for d in kept_dims if d in present)
     result = ops.einsum(f"{inputs}->{output}", [i1, i2, i3])
-    for place, d in enumerate(kept):
+    for position, d in enumerate(kept_dims):
         if d not in present:
-            result = result.unsqueeze(place)
+            result = result.unsqueeze(position)
     return result
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Compute `torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
     first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
-    given = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
-    dtypes = {name: x._spec.dtype for name, x in given.items() if x is not None}
+    operands = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
+    dtypes = {name: x._spec.dtype for name, x in operands.items() if x is not None}
     if len(set(dtypes.values())) > 1:
         named = ", ".join(f"{name}: {dtype.scalar_name.lower()}" for name, dtype in dtypes.items())
         raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got {named}")
@@ -271,10 +271,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}")
     for dim, (number, sizes) in enumerate((("input1", first), ("input2", second)), 1):
         size = sizes[wrap_dim(-1, len(sizes), scalar_ok=False)]
-        wanted = form[wrap_dim(dim, len(form), scalar_ok=False)]
-        if size != wanted:
+        expected = form[wrap_dim(dim, len(form), scalar_ok=False)]
+        if size != expected:
             raise RuntimeError(
-                f"bilinear(): {number} size does not match weight size: got {size} but expected {wanted}"
+                f"bilinear(): {number} size does not match weight size: got {size} but expected {expected}"
             )
     if len(form) != 3:
         raise RuntimeError(

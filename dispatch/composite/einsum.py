@@ -56,15 +56,15 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
         own = covered[len(covered) - missing :] if missing else ()
         operands.append(tuple(x for label in labels for x in (own if label == ELLIPSIS else (label,))))
     if arrow:
-        wanted = _labels(right, "the output")
-        output = tuple(x for label in wanted for x in (covered if label == ELLIPSIS else (label,)))
-        seen = {label for labels in operands for label in labels}
-        for label in wanted:
+        output_labels = _labels(right, "the output")
+        output = tuple(x for label in output_labels for x in (covered if label == ELLIPSIS else (label,)))
+        known_labels = {label for labels in operands for label in labels}
+        for label in output_labels:
             if label == ELLIPSIS:
                 continue
-            if wanted.count(label) > 1:
+            if output_labels.count(label) > 1:
                 raise RuntimeError(f"einsum(): output subscript {label} appears more than once in the output")
-            if label not in seen:
+            if label not in known_labels:
                 raise RuntimeError(
                     f"einsum(): output subscript {label} does not appear in the equation for any input operand"
                 )
@@ -167,11 +167,11 @@ def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
 
 def _with_diagonals(number: int, x: Tensor, labels: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
     """Return the operand with each label once: a repeated label is a diagonal."""
-    kept = list(labels)
+    unique_labels = list(labels)
     for label in labels:
-        while kept.count(label) > 1:
-            first = kept.index(label)
-            second = kept.index(label, first + 1)
+        while unique_labels.count(label) > 1:
+            first = unique_labels.index(label)
+            second = unique_labels.index(label, first + 1)
             a, b = x._spec.sizes[first], x._spec.sizes[second]
             if a != b:
                 raise RuntimeError(
@@ -179,8 +179,8 @@ def _with_diagonals(number: int, x: Tensor, labels: tuple[Any, ...]) -> tuple[Te
                     f"{b} != {a}"
                 )
             x = ops.movedim(ops.diagonal(x, 0, first, second), -1, first)
-            del kept[second]
-    return x, tuple(kept)
+            del unique_labels[second]
+    return x, tuple(unique_labels)
 
 
 def _summed(x: Tensor, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Tensor, tuple[Any, ...]]:
@@ -215,11 +215,11 @@ def _contract(
     shared = [label for label in la if label in lb]
     # A size of 1 that broadcasts is not a shared dimension: its operand has nothing to sum.
     for label in list(shared):
-        one, other = a._spec.sizes[la.index(label)], b._spec.sizes[lb.index(label)]
-        if one == other:
+        left_size, right_size = a._spec.sizes[la.index(label)], b._spec.sizes[lb.index(label)]
+        if left_size == right_size:
             continue
         shared.remove(label)
-        if one == 1:
+        if left_size == 1:
             a, la = a.squeeze(la.index(label)), tuple(x for x in la if x != label)
             if label not in needed:
                 b, lb = _summed(b, lb, set(lb) - {label})

@@ -33,9 +33,9 @@ def contracted(
     Returns:
         The sum, with the dimensions of `output`.
     """
-    others = {label for _, labels in operands for label in labels} - set(output)
-    ellipsis = sorted(label for label in others if isinstance(label, int))
-    order = (*output, *ellipsis, *sorted(label for label in others if isinstance(label, str)))
+    summed_labels = {label for _, labels in operands for label in labels} - set(output)
+    ellipsis = sorted(label for label in summed_labels if isinstance(label, int))
+    order = (*output, *ellipsis, *sorted(label for label in summed_labels if isinstance(label, str)))
     pending = [_with_all_labels(x, labels, order) for x, labels in operands]
     first_summed, rank = len(output), len(order)
     counts = [sum(x._spec.sizes[d] != 1 for x in pending) for d in range(rank)]
@@ -54,12 +54,12 @@ def contracted(
 
 def _with_all_labels(x: Tensor, labels: tuple[Any, ...], order: tuple[Any, ...]) -> Tensor:
     """Return a view with a dimension for each label of `order`, of size 1 for a label that the operand lacks."""
-    places = list(labels)
+    own_labels = list(labels)
     for label in order:
         if label not in labels:
             x = x.unsqueeze(-1)
-            places.append(label)
-    return x.permute([places.index(label) for label in order])
+            own_labels.append(label)
+    return x.permute([own_labels.index(label) for label in order])
 
 
 def _product(left: Tensor, right: Tensor, counts: list[int], first_summed: int) -> Tensor:
@@ -84,13 +84,13 @@ def _product(left: Tensor, right: Tensor, counts: list[int], first_summed: int) 
 def _batched(left: Tensor, right: Tensor, summed: list[int]) -> Tensor:
     """Multiply a pair as batched matrices, and keep the summed dimensions with size 1."""
     mine, theirs = left._spec.sizes, right._spec.sizes
-    kept = [d for d in range(len(mine)) if d not in summed]
-    batch = [d for d in kept if mine[d] != 1 and theirs[d] != 1]
-    rows = [d for d in kept if mine[d] != 1 and theirs[d] == 1]
-    columns = [d for d in kept if mine[d] == 1]
+    kept_dims = [d for d in range(len(mine)) if d not in summed]
+    batch = [d for d in kept_dims if mine[d] != 1 and theirs[d] != 1]
+    rows = [d for d in kept_dims if mine[d] != 1 and theirs[d] == 1]
+    columns = [d for d in kept_dims if mine[d] == 1]
 
-    def size(of: Sequence[int], dims: Sequence[int]) -> int:
-        return math.prod(of[d] for d in dims)
+    def size(lengths: Sequence[int], dims: Sequence[int]) -> int:
+        return math.prod(lengths[d] for d in dims)
 
     batches, inner = size(mine, batch), size(mine, summed)
     first = left.permute([*batch, *rows, *summed, *columns]).reshape((batches, size(mine, rows), inner))

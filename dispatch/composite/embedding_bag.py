@@ -204,5 +204,5 @@ def _embedding_bag_per_sample_weights_backward(
         raise RuntimeError(f"{name}: expected mode 0 (sum), whose elements have weights, but got {mode}")
     if offsets._spec.numel > grad._spec.sizes[0]:
         grad = _with_no_bag(grad)
-    found = (grad.index_select(0, offset2bag) * weight.index_select(0, indices)).sum(1)
-    return found.masked_fill(ops.eq(indices, padding_idx), 0) if padding_idx >= 0 else found
+    weight_grads = (grad.index_select(0, offset2bag) * weight.index_select(0, indices)).sum(1)
+    return weight_grads.masked_fill(ops.eq(indices, padding_idx), 0) if padding_idx >= 0 else weight_grads

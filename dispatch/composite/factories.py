@@ -342,10 +342,12 @@ def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool) -> Tensor:
 
 def _check_bounds(name: str, start: Tensor | Number, end: Tensor | Number) -> None:
     """Check that tensor bounds of a `linspace` or `logspace` are 0-d."""
-    given = {"start": start, "end": end}
-    tensors = {place: bound.ndim for place, bound in given.items() if isinstance(bound, TensorImpl)}
+    bounds = {"start": start, "end": end}
+    tensors = {
+        bound_name: bound.ndim for bound_name, bound in bounds.items() if isinstance(bound, TensorImpl)
+    }
     if any(tensors.values()):
-        got = " and ".join(f"{place} with {ndim} dimension(s)" for place, ndim in tensors.items())
+        got = " and ".join(f"{bound_name} with {ndim} dimension(s)" for bound_name, ndim in tensors.items())
         raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {got}.")
 
 
@@ -577,10 +579,10 @@ def empty_permuted(
             f"is not equal to len(physical_layout) = {len(physical_layout)}"
         )
     seen: set[int] = set()
-    for place, dim in enumerate(physical_layout):
+    for index, dim in enumerate(physical_layout):
         if not 0 <= dim < rank:
             raise RuntimeError(
-                f"Dimension out of range (expected to be between 0 and {rank - 1}, but got {dim} at index {place}).  "
+                f"Dimension out of range (expected to be between 0 and {rank - 1}, but got {dim} at index {index}).  "
                 "NB: negative dims not currently supported; file an issue if you want it."
             )
         if dim in seen:

@@ -77,19 +77,19 @@ def lu_unpack(
         )
     if unpack_pivots:
         *batch, m, n = LU_data._spec.sizes
-        wanted, given = (*batch, min(m, n)), LU_pivots._spec.sizes
-        if given != wanted:
-            spread = zip(reversed(given[:-1]), reversed(wanted[:-1]), strict=False)
+        expected, pivot_sizes = (*batch, min(m, n)), LU_pivots._spec.sizes
+        if pivot_sizes != expected:
+            spread = zip(reversed(pivot_sizes[:-1]), reversed(expected[:-1]), strict=False)
             if (
-                len(given) > len(wanted)
-                or given[-1:] != wanted[-1:]
+                len(pivot_sizes) > len(expected)
+                or pivot_sizes[-1:] != expected[-1:]
                 or any(g not in (1, w) for g, w in spread)
             ):
                 raise RuntimeError(
-                    f"torch.lu_unpack: expected LU_pivots of sizes {list(wanted)}, those of LU_data without its last, "
-                    f"but got {list(given)}"
+                    f"torch.lu_unpack: expected LU_pivots of sizes {list(expected)}, those of LU_data without its "
+                    f"last, but got {list(pivot_sizes)}"
                 )
-            LU_pivots = LU_pivots.expand(wanted)
+            LU_pivots = LU_pivots.expand(expected)
         _check_pivots("lu_unpack", LU_pivots, m)
     P, L, U = _unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
     results: tuple[Tensor, Tensor, Tensor] = named("lu_unpack", P=P, L=L, U=U)
@@ -100,9 +100,9 @@ def _check_pivots(name: str, pivots: Tensor, rows: int) -> None:
     """Raise an error for pivots outside a matrix, by an index check that a graph capture performs too."""
     if not pivots._spec.numel:
         return
-    places = ops.arange(max(rows, 1), device=pivots.device)
+    row_indices = ops.arange(max(rows, 1), device=pivots.device)
     try:
-        ops.gather(places, 0, pivots.detach().reshape(-1).to(int64) - 1)
+        ops.gather(row_indices, 0, pivots.detach().reshape(-1).to(int64) - 1)
     except RuntimeError:
         check_pivots(name, int(pivots.amin().item()), int(pivots.amax().item()), rows)
         raise
@@ -137,15 +137,17 @@ def interchanged(pivots: Tensor, rows: int) -> Tensor:
     Interchanges are permutations and compose pairwise, in a logarithmic number of steps.
     """
     *batch, count = pivots._spec.sizes
-    places = ops.arange(rows, device=pivots.device)
+    row_indices = ops.arange(rows, device=pivots.device)
     if count == 0:
-        return places.expand((*batch, rows))
+        return row_indices.expand((*batch, rows))
     step = ops.arange(count, device=pivots.device).unsqueeze(1)
     other = (pivots.to(int64) - 1).unsqueeze(-1)
-    swaps = ops.where(ops.eq(places, step), other, ops.where(ops.eq(places, other), step, places))
+    swaps = ops.where(
+        ops.eq(row_indices, step), other, ops.where(ops.eq(row_indices, other), step, row_indices)
+    )
     while count > 1:
         if count % 2:
-            swaps = ops.cat([swaps, places.expand((*batch, 1, rows))], -2)
+            swaps = ops.cat([swaps, row_indices.expand((*batch, 1, rows))], -2)
         pairs = swaps.reshape((*batch, (count + 1) // 2, 2, rows))
         # The later permutation selects from the result of the earlier one.
         swaps = ops.gather(pairs.select(-2, 0), -1, pairs.select(-2, 1))
@@ -378,9 +380,9 @@ def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
     # The first zero on the diagonal, as LAPACK's potri reports it.
     if self._spec.sizes[-1]:
         zeros = ops.eq(ops.diagonal(self, 0, -2, -1), 0)
-        found = ops.any(zeros, -1)
+        is_singular = ops.any(zeros, -1)
         first = ops.argmax(zeros.to(int32), -1) + 1
-        check_errors(ops.where(found, first, 0).to(int32), "cholesky_inverse")
+        check_errors(ops.where(is_singular, first, 0).to(int32), "cholesky_inverse")
     whole = identity_like(self, self._spec.sizes[-1]).expand(self._spec.sizes)
     return in_columns(cholesky_solve(whole, self, upper))
 

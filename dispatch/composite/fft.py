@@ -58,14 +58,14 @@ def promoted(self: Tensor, require_complex: bool) -> Tensor:
 
 def resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
     """Crop or zero-pad each of `dims` to its size; -1 leaves it unchanged."""
-    given = self._spec.sizes
-    pad = [0] * (2 * len(given))
+    own_sizes = self._spec.sizes
+    pad = [0] * (2 * len(own_sizes))
     for dim, n in zip(dims, sizes, strict=True):
         if n == -1:
             continue
-        if given[dim] < n:
-            pad[2 * (len(given) - 1 - dim) + 1] = n - given[dim]
-        elif given[dim] > n:
+        if own_sizes[dim] < n:
+            pad[2 * (len(own_sizes) - 1 - dim) + 1] = n - own_sizes[dim]
+        elif own_sizes[dim] > n:
             self = self.narrow(dim, 0, n)
     return ops.constant_pad_nd(self, pad) if any(pad) else self
 

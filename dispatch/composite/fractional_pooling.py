@@ -25,12 +25,12 @@ def _check(
     check_images(name, spec, rank)
     expected = (*spec.sizes[:-rank], *output_size)
     if rank == 2:
-        for argument, found in (("gradOutput", sizes), ("indices", indices._spec.sizes)):
-            if found != expected:
+        for argument, actual in (("gradOutput", sizes), ("indices", indices._spec.sizes)):
+            if actual != expected:
                 raise RuntimeError(f"{name}(): {argument} sizes unexpected")
     elif len(sizes) != len(expected) or sizes != expected:
         sides = dict(zip(SIDES[rank], zip(sizes[-rank:], expected[-rank:], strict=False), strict=False))
-        wrong = next((side for side, (found, n) in sides.items() if found != n), "sizes")
+        wrong = next((side for side, (actual, n) in sides.items() if actual != n), "sizes")
         raise RuntimeError(f"{name}_out(): gradOutput {wrong} unexpected")
     elif indices._spec.sizes != expected:
         raise RuntimeError(f"{name}_out(): indices sizes unexpected")
@@ -50,14 +50,16 @@ def _backward(
     _check(name, grad_output, self, output_size, indices, rank)
     sizes = self._spec.sizes
     lead, volume = sizes[:-rank], math.prod(sizes[-rank:])
-    places = (*lead, math.prod(output_size))
-    flat = indices.reshape(places)
+    flat_sizes = (*lead, math.prod(output_size))
+    flat = indices.reshape(flat_sizes)
     if not self._spec.is_meta and flat._spec.numel and may_read_values(flat._spec.device):
         wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
         if bool(ops.any(wrong)):
-            found = int(flat.masked_select(wrong).select(0, 0))
-            raise RuntimeError(f"{name}: found an invalid max index {found} in volumes of {volume} elements")
-    added = self.new_zeros((*lead, volume)).scatter_add(-1, flat, grad_output.reshape(places))
+            wrong_index = int(flat.masked_select(wrong).select(0, 0))
+            raise RuntimeError(
+                f"{name}: found an invalid max index {wrong_index} in volumes of {volume} elements"
+            )
+    added = self.new_zeros((*lead, volume)).scatter_add(-1, flat, grad_output.reshape(flat_sizes))
     # A tensor that owns its memory, not a view of a hidden temporary.
     return added.reshape(sizes).detach()
 

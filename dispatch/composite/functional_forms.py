@@ -339,8 +339,8 @@ def geometric(self: Tensor, p: float, generator: Generator | None) -> Tensor:
 
 def random(self: Tensor, *bounds: Any) -> Tensor:
     """Return ``random_`` as a new tensor."""
-    *given, generator = bounds
-    return empty_like(self).random_(*given, generator=generator)
+    *limits, generator = bounds
+    return empty_like(self).random_(*limits, generator=generator)
 
 
 def bernoulli_functional(self: Tensor, p: Tensor | float, generator: Generator | None) -> Tensor:

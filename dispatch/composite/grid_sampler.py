@@ -51,11 +51,11 @@ def grid_sampler_backward(
         wide = grad_output if input.dtype.itemsize > 2 else grad_output.to(float32)
         index, weight = ops._grid_sampler_taps(grid.to(wide.dtype), size, *modes)
         rows = input[0, 0].numel() + 1
-        places, taps = index.shape[1:]
+        num_points, taps = index.shape[1:]
         first = ops.arange(n, device=grid.device).reshape(n, 1, 1) * rows
-        shares = wide.reshape(n, c, places).permute(0, 2, 1).unsqueeze(2) * weight.unsqueeze(3)
+        shares = wide.reshape(n, c, num_points).permute(0, 2, 1).unsqueeze(2) * weight.unsqueeze(3)
         added = ops.zeros([n * rows, c], dtype=wide.dtype, device=grid.device).index_add(
-            0, (index + first).reshape(n * places * taps), shares.reshape(n * places * taps, c)
+            0, (index + first).reshape(n * num_points * taps), shares.reshape(n * num_points * taps, c)
         )
         planes = added.reshape(n, rows, c).narrow(1, 0, rows - 1).permute(0, 2, 1)
         of_input = planes.contiguous().reshape(input.shape).to(input.dtype)
@@ -68,8 +68,8 @@ def _coordinates(theta: Tensor, n: int, align_corners: bool) -> Tensor:
     """Return the coordinates of the elements of a dimension in [-1, 1]."""
     if n <= 1:
         return ops.zeros(n, dtype=theta.dtype, device=theta.device)
-    places = ops.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
-    return places if align_corners else places * ((n - 1) / n)
+    coordinates = ops.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    return coordinates if align_corners else coordinates * ((n - 1) / n)
 
 
 def _base_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:

@@ -61,18 +61,18 @@ def _check_inputs(self: Tensor, bins: Sequence[Any], weight: Tensor | None) -> N
             f"{len(bins)}"
         )
     for d, edges in enumerate(bins):
-        found = edges._spec
-        if found.dtype is not spec.dtype:
+        edge_spec = edges._spec
+        if edge_spec.dtype is not spec.dtype:
             raise RuntimeError(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
-                f"{_called(spec.dtype)} and bins for dimension {d} with dtype {_called(found.dtype)}"
+                f"{_called(spec.dtype)} and bins for dimension {d} with dtype {_called(edge_spec.dtype)}"
             )
-        if found.ndim != 1:
+        if edge_spec.ndim != 1:
             raise RuntimeError(
-                f"torch.histogramdd: bins tensor should have one dimension, but got {found.ndim} dimensions in the "
+                f"torch.histogramdd: bins tensor should have one dimension, but got {edge_spec.ndim} dimensions in the "
                 f"bins tensor for dimension {d}"
             )
-        if not found.numel:
+        if not edge_spec.numel:
             raise RuntimeError(
                 "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor "
                 f"for dimension {d}"
@@ -123,8 +123,8 @@ def _outer_edges(self: Tensor, range: Sequence[float] | None) -> list[tuple[floa
             )
         pairs = list(zip(map(float, range[::2]), map(float, range[1::2]), strict=True))
     elif spec.numel and not spec.is_meta:
-        least, most = ops.aminmax(self.detach().reshape((-1, n)), dim=0)
-        pairs = list(zip(least.tolist(), most.tolist(), strict=True))
+        lows, highs = ops.aminmax(self.detach().reshape((-1, n)), dim=0)
+        pairs = list(zip(lows.tolist(), highs.tolist(), strict=True))
     else:
         pairs = [(0.0, 1.0)] * n
     for d, (low, high) in enumerate(pairs):
@@ -155,24 +155,24 @@ def _counted(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, densi
     _check_dtype(self)
     points = self.detach().reshape((-1, len(edges)) if edges else (0, 0))
     count = points._spec.sizes[0]
-    place = ops.zeros((count,), dtype=int64, device=spec.device)
+    bin_index = ops.zeros((count,), dtype=int64, device=spec.device)
     inside = ops.ones((count,), dtype=bool_, device=spec.device)
     for d, (part, size) in enumerate(zip(edges, sizes, strict=True)):
         line, part = points.select(1, d).contiguous(), part.detach()
         first, last = part.select(0, 0), part.select(0, size)
         inside = ops.logical_and(inside, ops.logical_and(ops.ge(line, first), ops.le(line, last)))
         own = ops.sub(ops.searchsorted(part.contiguous(), line, right=True), 1)
-        place = ops.add(ops.mul(place, size), ops.clamp(own, 0, size - 1))
-    place = ops.where(inside, place, 0)
+        bin_index = ops.add(ops.mul(bin_index, size), ops.clamp(own, 0, size - 1))
+    bin_index = ops.where(inside, bin_index, 0)
     if weight is None:
         bins = ops.zeros((math.prod(sizes),), dtype=int64, device=spec.device)
-        found = ops.index_add(bins, 0, place, inside.to(int64))
+        totals = ops.index_add(bins, 0, bin_index, inside.to(int64))
     else:
         bins = ops.zeros((math.prod(sizes),), dtype=float64, device=spec.device)
         # Elements outside are removed: their weight may be NaN.
         weights = ops.where(inside, weight.detach().reshape((-1,)), 0)
-        found = ops.index_add(bins, 0, place, weights.to(float64))
-    hist = found.to(spec.dtype).reshape(tuple(sizes))
+        totals = ops.index_add(bins, 0, bin_index, weights.to(float64))
+    hist = totals.to(spec.dtype).reshape(tuple(sizes))
     if density:
         hist = ops.div(hist, ops.sum(hist))
         for d, part in enumerate(edges):

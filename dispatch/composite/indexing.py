@@ -155,8 +155,8 @@ def _unsafe_masked_index_put_accumulate(
     _check_unmasked(indices)
     if not self._spec.numel:
         return self.clone()
-    kept = values.masked_fill(ops.logical_not(mask), 0)
-    return self.index_put(_bounded(self, indices), kept, True)
+    masked_values = values.masked_fill(ops.logical_not(mask), 0)
+    return self.index_put(_bounded(self, indices), masked_values, True)
 
 
 def index_put_impl(

@@ -51,11 +51,11 @@ def _check_joined(self: Tensor, other: Tensor, axis: int) -> None:
             "diff expects prepend or append to be the same dimension as input, but got "
             f"{other._spec.ndim} and {self._spec.ndim}"
         )
-    for d, (own, given) in enumerate(zip(self._spec.sizes, other._spec.sizes, strict=True)):
-        if d != axis and own != given:
+    for d, (own, joined_size) in enumerate(zip(self._spec.sizes, other._spec.sizes, strict=True)):
+        if d != axis and own != joined_size:
             raise RuntimeError(
                 "diff expects the shape of tensor to prepend or append to match that of input except along the "
-                f"differencing dimension; input.size({d}) = {own}, but got tensor.size({d}) = {given}"
+                f"differencing dimension; input.size({d}) = {own}, but got tensor.size({d}) = {joined_size}"
             )
 
 

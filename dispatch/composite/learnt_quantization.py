@@ -194,8 +194,8 @@ def _fake_quantize_learnable_per_channel_affine_backward(
     shape = [-1 if dim == axis else 1 for dim in range(self.dim())]
     zero = ops.round(zero_point.to(float32)).clamp(quant_min, quant_max).reshape(shape)
     parts = learnt(grad, self, scale.to(float32).reshape(shape), zero, quant_min, quant_max, grad_factor)
-    others = [dim for dim in range(self.dim()) if dim != axis]
-    sums = [part.sum(others) if others else part for part in parts[1:]]
+    reduced_dims = [dim for dim in range(self.dim()) if dim != axis]
+    sums = [part.sum(reduced_dims) if reduced_dims else part for part in parts[1:]]
     return parts[0], sums[0].to(scale.dtype), sums[1].to(zero_point.dtype)
 
 
@@ -229,9 +229,19 @@ def fused_moving_avg_obs_fake_quant(
     symmetric_quant: bool = False,
 ) -> Tensor:
     """Compute `torch.fused_moving_avg_obs_fake_quant`."""
-    seen = (running_min, running_max, scale, zero_point, averaging_const, quant_min, quant_max, ch_axis)
+    observer_args = (
+        running_min,
+        running_max,
+        scale,
+        zero_point,
+        averaging_const,
+        quant_min,
+        quant_max,
+        ch_axis,
+    )
     name = "_fused_moving_avg_obs_fq_helper"
-    return _call(name, self, observer_on, fake_quant_on, *seen, per_row_fake_quant, symmetric_quant)[0]
+    options = (per_row_fake_quant, symmetric_quant)
+    return _call(name, self, observer_on, fake_quant_on, *observer_args, *options)[0]
 
 
 def _fused_moving_avg_obs_fq_helper(
@@ -278,8 +288,8 @@ def _fused_moving_avg_obs_fq_helper(
         now = now.to(float32)
         moved = ops.where(running.isinf(), now, running + averaging_const * (now - running))
         running.copy_(ops.where(observes, moved, running))
-    found, zero = chosen(running_min, running_max, quant_min, quant_max, symmetric_quant)
-    scale.copy_(ops.where(quantizes, found, scale))
+    new_scale, zero = chosen(running_min, running_max, quant_min, quant_max, symmetric_quant)
+    scale.copy_(ops.where(quantizes, new_scale, scale))
     zero_point.copy_(ops.where(quantizes, zero, zero_point))
     if per_row_fake_quant:
         values, mask = by_channels(self, scale, zero_point.to(int32), ch_axis, quant_min, quant_max)

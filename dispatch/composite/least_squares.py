@@ -45,8 +45,8 @@ def linalg_lstsq(
             f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
         )
     on_host = A.device.type != "cuda"
-    wanted = driver.lower() if driver is not None else "gelsy" if on_host else "gels"
-    if wanted not in DRIVERS:
+    driver_name = driver.lower() if driver is not None else "gelsy" if on_host else "gels"
+    if driver_name not in DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if spec.dtype.scalar_name not in LIBRARY_DTYPES:
         raise RuntimeError("This function doesn't handle types other than float and double")
@@ -64,9 +64,9 @@ def linalg_lstsq(
     matrices = A.expand((*batch, m, n))
     right = B.expand((*batch, m, columns))
     if on_host:
-        made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, wanted)
+        made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, driver_name)
         check_errors(info, name)
-    elif wanted == "gels":
+    elif driver_name == "gels":
         made, info = _least_squares_by_qr(matrices, right)
         check_errors(info, name)
     else:
@@ -74,26 +74,30 @@ def linalg_lstsq(
     solution = ops.narrow(made, -2, 0, n) if made._spec.sizes[-2] > n else made
     empty = functools.partial(ops.empty, (0,), device=A.device)
     residuals = empty(dtype=real)
-    if m > n and wanted != "gelsy" and (wanted == "gels" or A.is_meta or bool(ops.all(ops.eq(rank, n)))):
+    if (
+        m > n
+        and driver_name != "gelsy"
+        and (driver_name == "gels" or A.is_meta or bool(ops.all(ops.eq(rank, n))))
+    ):
         rest = ops.abs(ops.narrow(made, -2, n, m - n))
         residuals = ops.sum(ops.mul(rest, rest), [-2])
     own = spec.sizes[:-2]
 
-    def of_matrices(found: Tensor) -> Tensor:
+    def of_matrices(result: Tensor) -> Tensor:
         """Return results that depend on A alone once for each matrix, even with several right-hand sides."""
-        if found._spec.sizes[: len(batch)] == own:
-            return found
-        found = found[(0,) * (len(batch) - len(own))]
+        if result._spec.sizes[: len(batch)] == own:
+            return result
+        result = result[(0,) * (len(batch) - len(own))]
         for dim, size in enumerate(own):
-            found = ops.narrow(found, dim, 0, size)
-        return found.contiguous()
+            result = ops.narrow(result, dim, 0, size)
+        return result.contiguous()
 
     results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
         "linalg_lstsq",
         solution=owned(solution.squeeze(-1) if vector else solution),
         residuals=residuals,
-        rank=empty(dtype=int64) if wanted == "gels" else of_matrices(rank),
-        singular_values=of_matrices(values) if wanted in ("gelsd", "gelss") else empty(dtype=real),
+        rank=empty(dtype=int64) if driver_name == "gels" else of_matrices(rank),
+        singular_values=of_matrices(values) if driver_name in ("gelsd", "gelss") else empty(dtype=real),
     )
     return results
 

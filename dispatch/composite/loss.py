@@ -127,12 +127,12 @@ def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
         fits = of_target.dtype is spec.dtype and ignore_index < 0
     else:
         fits = of_target.sizes == samples and of_target.dtype in (int64, uint8)
-    others = [of_target] if weight is None else [of_target, weight._spec]
+    other_specs = [of_target] if weight is None else [of_target, weight._spec]
     if weight is not None:
         classes = spec.sizes[0 if spec.ndim == 1 else 1]
         fits = fits and weight._spec.sizes == (classes,)
         fits = fits and weight._spec.dtype is (float32 if widens else spec.dtype)
-    if not fits or any(other.device is not spec.device or other.requires_grad for other in others):
+    if not fits or any(other.device is not spec.device or other.requires_grad for other in other_specs):
         return None
     loss = plan_of_part(op, key_set, args, "aten::_cross_entropy_forward", (*args, widens))
     if loss is None:
@@ -168,8 +168,8 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     likelihood = likelihood_plan(self)
     if self._spec.requires_grad:
         likelihood = Tensor.from_data(likelihood._data, likelihood._spec.differentiable)
-    given = (likelihood, target, weight, reduction, ignore_index)
-    loss_plan = loss.plan(effective(loss.key_set_of(given)), given)
+    loss_args = (likelihood, target, weight, reduction, ignore_index)
+    loss_plan = loss.plan(effective(loss.key_set_of(loss_args)), loss_args)
 
     def planned(self: Tensor, target: Tensor, weight: Tensor | None, label_smoothing: float) -> Any:
         if label_smoothing > 0.0:
@@ -434,14 +434,14 @@ def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
 
     Real numbers use softplus, which does not overflow and has no complex form.
     """
-    dtype, given = self._spec.dtype, target._spec.dtype
-    computed = promote_types(dtype, given)
+    dtype, target_dtype = self._spec.dtype, target._spec.dtype
+    computed = promote_types(dtype, target_dtype)
     if dtype.is_integral or not can_cast(computed, dtype):
         computed = computed if computed.is_floating_point or computed.is_complex else float32
         raise RuntimeError(
             f"result type {computed.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
         )
-    exponent = ops.mul(ops.neg(target if given is dtype else target.to(dtype)), self)
+    exponent = ops.mul(ops.neg(target if target_dtype is dtype else target.to(dtype)), self)
     if exponent._spec.sizes != self._spec.sizes:
         raise RuntimeError(
             f"output with shape {list(self._spec.sizes)} doesn't match the broadcast shape "
@@ -555,8 +555,8 @@ def multi_margin_loss(
         gap = ops.mul(gap, gap)
     if weight is not None:
         gap = ops.mul(gap, ops.index_select(weight, 0, labels.reshape((-1,))).unsqueeze(1))
-    places = ops.arange(classes, device=x._spec.device)
-    loss = ops.div(ops.sum(ops.where(ops.eq(places, labels), 0.0, gap), 1), classes)
+    class_indices = ops.arange(classes, device=x._spec.device)
+    loss = ops.div(ops.sum(ops.where(ops.eq(class_indices, labels), 0.0, gap), 1), classes)
     if reduction == NONE and rank < 2:
         return loss.reshape(target._spec.sizes if rank else ())
     return reduced(loss, reduction)
@@ -583,9 +583,9 @@ def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tens
     if x._spec.device.type == "cpu" and bool(ops.any(ops.lt(labels, -1)).item()):
         raise RuntimeError("multilabel_margin_loss: an element of 'target' is out of range")
     valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
-    places = ops.where(valid, labels, 0)
-    right = ops.scatter_add(ops.zeros_like(labels), 1, places, valid.to(labels._spec.dtype)) > 0
-    gaps = _hinge(ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, places).unsqueeze(2)), 1))
+    class_indices = ops.where(valid, labels, 0)
+    right = ops.scatter_add(ops.zeros_like(labels), 1, class_indices, valid.to(labels._spec.dtype)) > 0
+    gaps = _hinge(ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, class_indices).unsqueeze(2)), 1))
     counted = ops.logical_and(valid.unsqueeze(2), ops.logical_not(right).unsqueeze(1))
     loss = ops.div(ops.sum(ops.where(counted, gaps, 0.0), [1, 2]), x._spec.sizes[1])
     if reduction == NONE and rank < 2:

@@ -77,10 +77,10 @@ def exponential(A: Tensor) -> Tensor:
     for degree in range(lowest, highest + 1):
         chosen = ops.nonzero(ops.eq(degrees, degree)).squeeze(1)
         if chosen.numel():
-            places = chosen.to(A.device)
-            part = ops.index_select(A, 0, places)
+            indices = chosen.to(A.device)
+            part = ops.index_select(A, 0, indices)
             made = _of_one_degree(part, ops.index_select(norms, 0, chosen), degree, LARGEST[width])
-            result.index_copy_(0, places, made)
+            result.index_copy_(0, indices, made)
     return result
 
 
@@ -95,18 +95,18 @@ def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
     halvings = ops.clamp(ops.ceil(ops.log2(norms / largest)), min=0.0)
     if not all_sound:
         halvings = ops.where(sound, halvings, 0.0)
-    least, most = int(ops.amin(halvings)), int(ops.amax(halvings))
-    if not most and all_sound:
+    min_squarings, max_squarings = int(ops.amin(halvings)), int(ops.amax(halvings))
+    if not max_squarings and all_sound:
         return _degree_18(A)
     order: Any = None
-    if least != most:
+    if min_squarings != max_squarings:
         halvings, order = ops.sort(halvings, -1, True)
         A = ops.index_select(A, 0, order.to(A.device))
         sound = ops.index_select(sound, 0, order)
     scale = ops.exp2(-halvings).to(A.device).reshape((-1, 1, 1))
     result = _degree_18(A * scale)
-    for step in range(most):
-        left = A._spec.sizes[0] if step < least else int(ops.count_nonzero(ops.gt(halvings, step)))
+    for step in range(max_squarings):
+        left = A._spec.sizes[0] if step < min_squarings else int(ops.count_nonzero(ops.gt(halvings, step)))
         part = ops.narrow(result, 0, 0, left)
         squared = ops.matmul(part, part)
         if left == A._spec.sizes[0]:
@@ -142,16 +142,16 @@ def _degree_2(A: Tensor) -> Tensor:
 
 def _degree_4(A: Tensor) -> Tensor:
     A2 = ops.matmul(A, A)
-    one = _identity(A)
-    return ops.matmul(A2, A2 / 24 + A / 6 + one / 2) + A + one
+    identity = _identity(A)
+    return ops.matmul(A2, A2 / 24 + A / 6 + identity / 2) + A + identity
 
 
 def _degree_8(A: Tensor) -> Tensor:
-    one, (c0, c1, c2, c4) = _identity(A), DEGREE_8_RIGHT
+    identity, (c0, c1, c2, c4) = _identity(A), DEGREE_8_RIGHT
     A2 = ops.matmul(A, A)
     A4 = ops.matmul(A2, A * DEGREE_8_FOURTH[0] + A2 * DEGREE_8_FOURTH[1])
-    right = one * c0 + A * c1 + A2 * c2 + A4 * c4
-    return ops.matmul(A2 * DEGREE_8_LEFT + A4, right) + A2 * DEGREE_8_SQUARE + A + one
+    right = identity * c0 + A * c1 + A2 * c2 + A4 * c4
+    return ops.matmul(A2 * DEGREE_8_LEFT + A4, right) + A2 * DEGREE_8_SQUARE + A + identity
 
 
 def _degree_12(A: Tensor) -> Tensor:

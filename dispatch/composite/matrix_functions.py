@@ -86,10 +86,10 @@ def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
     Without either the relative one is the larger side times the machine's precision; given an absolute one it is 0.
     """
-    for what, value in (("atol", atol), ("rtol", rtol)):
+    for argument, value in (("atol", atol), ("rtol", rtol)):
         if hasattr(value, "_spec") and value.dtype.is_complex:
             raise RuntimeError(
-                f"{name}: {what} tensor of complex type is not supported. Got {value.dtype.scalar_name}"
+                f"{name}: {argument} tensor of complex type is not supported. Got {value.dtype.scalar_name}"
             )
     real = A.dtype.to_real()
     if rtol is None:
@@ -136,12 +136,12 @@ def linalg_pinv(self: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitia
     if hermitian:
         values, vectors = ops.linalg_eigh(self)
         sizes = ops.abs(values)
-        kept = ops.gt(sizes, _threshold(sizes, atol, rtol))
-        inverse = ops.where(kept, ops.reciprocal(values), 0.0).to(self.dtype)
+        is_nonzero = ops.gt(sizes, _threshold(sizes, atol, rtol))
+        inverse = ops.where(is_nonzero, ops.reciprocal(values), 0.0).to(self.dtype)
         return owned(ops.matmul(vectors * inverse.unsqueeze(-2), adjoint(vectors)))
     U, S, Vh = ops.linalg_svd(self, full_matrices=False)
-    kept = ops.gt(S, _threshold(S, atol, rtol))
-    inverse = ops.where(kept, ops.reciprocal(S), 0.0).to(self.dtype)
+    is_nonzero = ops.gt(S, _threshold(S, atol, rtol))
+    inverse = ops.where(is_nonzero, ops.reciprocal(S), 0.0).to(self.dtype)
     return owned(ops.matmul(adjoint(Vh) * inverse.unsqueeze(-2), adjoint(U)))
 
 

@@ -38,7 +38,7 @@ def linalg_vector_norm(
             raise RuntimeError(f"{name}: dtype should be floating point or complex. Got {dtype.scalar_name}")
         _check_conversion(name, self.dtype, dtype)
         self = self.to(dtype)
-    wanted = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    real_dtype = self.dtype.to_real() if self.dtype.is_complex else self.dtype
     dims = reduced_dims(dim, self._spec.ndim)
     if not self.numel():
         if math.isnan(ord):
@@ -52,35 +52,35 @@ def linalg_vector_norm(
         return owned(size.reshape(reduced_shape(self._spec.sizes, dims, keepdim)))
     if ord in ONE_PASS:
         return ops._vector_norm(x, ONE_PASS[ord], dims, keepdim)
-    x = ops.abs(x.to(float32) if wanted in (float16, bfloat16) else x)
+    x = ops.abs(x.to(float32) if real_dtype in (float16, bfloat16) else x)
     result = ops.pow(ops.sum(ops.pow(x, ord), dims, keepdim), 1.0 / ord)
-    return result if result.dtype is wanted else result.to(wanted)
+    return result if result.dtype is real_dtype else result.to(real_dtype)
 
 
 def _check_identity(
     name: str, sizes: Sequence[int], ord: float, dim: Sequence[int] | None, dims: Sequence[int]
 ) -> None:
     """Refuse a least or largest element of no elements."""
-    said = f"{name} cannot compute the {ord:g} norm on"
+    prefix = f"{name} cannot compute the {ord:g} norm on"
     if dim is None or not dims or not sizes:
-        raise RuntimeError(f"{said} an empty tensor because the operation does not have an identity")
-    for given, d in zip(dim, dims, strict=True):
+        raise RuntimeError(f"{prefix} an empty tensor because the operation does not have an identity")
+    for given_dim, d in zip(dim, dims, strict=True):
         if sizes[d] == 0:
             raise RuntimeError(
-                f"{said} the dimension {given} because this dimension is empty and the operation does not have an "
-                "identity"
+                f"{prefix} the dimension {given_dim} because this dimension is empty and the operation does not have "
+                "an identity"
             )
 
 
-def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
+def _check_conversion(name: str, input_dtype: ScalarType, dtype: ScalarType) -> None:
     """Raise RuntimeError for a norm in a dtype of another category than the input's, or of lower precision."""
-    if wanted.is_complex != given.is_complex:
-        kind = "complex" if given.is_complex else "real"
-        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.scalar_name}")
-    if promote_types(given, wanted) is not wanted:
+    if dtype.is_complex != input_dtype.is_complex:
+        kind = "complex" if input_dtype.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {dtype.scalar_name}")
+    if promote_types(input_dtype, dtype) is not dtype:
         raise RuntimeError(
-            f"{name}: the dtype of the input ({given.scalar_name}) should be convertible without narrowing to the "
-            f"specified dtype ({wanted.scalar_name})"
+            f"{name}: the dtype of the input ({input_dtype.scalar_name}) should be convertible without narrowing to "
+            f"the specified dtype ({dtype.scalar_name})"
         )
 
 
@@ -214,9 +214,9 @@ def renorm(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if spec.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {spec.ndim} dimensions")
     d = wrap_dim(dim, spec.ndim)
-    others = [i for i in range(spec.ndim) if i != d]
+    other_dims = [i for i in range(spec.ndim) if i != d]
     narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
-    norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
+    norms = ops.linalg_vector_norm(self, p, other_dims, True, dtype=float32 if narrow else None)
     greater = ops.gt(norms, maxnorm)
     # No gradient flows from the norms that are not used, which may be 0 or nan.
     scale = ops.where(greater, maxnorm / (ops.where(greater, norms, 1.0) + 1e-7), 1.0)
@@ -309,8 +309,8 @@ def _weight_norm_interface_backward(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of `_weight_norm_interface` by `v` and by `g`."""
     _check_ends(saved_v, dim)
-    others = [each for each in range(saved_v._spec.ndim) if each != dim]
-    along = ops.sum(ops.mul(grad_w, saved_v), others, keepdim=True)
+    other_dims = [each for each in range(saved_v._spec.ndim) if each != dim]
+    along = ops.sum(ops.mul(grad_w, saved_v), other_dims, keepdim=True)
     norms = ops.reshape(saved_norms, along._spec.sizes)
     scale = ops.div(ops.reshape(saved_g, along._spec.sizes), norms)
     by_v = ops.mul(scale, ops.sub(grad_w, ops.mul(saved_v, ops.div(along, ops.square(norms)))))

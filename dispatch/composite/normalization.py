@@ -73,8 +73,8 @@ def _is_seen_on_cpu(input: Tensor) -> bool:
 def _plan_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Plan the first result of `native_group_norm`."""
     input, num_groups, weight, bias, eps, _ = args
-    given = (input, weight, bias, *_groups(input, num_groups, weight, bias), num_groups, eps)
-    part = plan_of_part(op, key_set, args, "aten::native_group_norm", given)
+    part_args = (input, weight, bias, *_groups(input, num_groups, weight, bias), num_groups, eps)
+    part = plan_of_part(op, key_set, args, "aten::native_group_norm", part_args)
     if part is None or op.runtime_positions(args) != [0, 2, 3, 4]:
         return op.rebind(group_norm, args)
     return lambda *runtime: part(*runtime)[0]
@@ -118,12 +118,12 @@ def _plan_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     if not input._spec.numel:
         return op.rebind(batch_norm, args)
     _check_batch_norm(*args[:6])
-    name, given = "_native_batch_norm_legit", (*args[:5], training, momentum, eps)
+    name, part_args = "_native_batch_norm_legit", (*args[:5], training, momentum, eps)
     if not training:
-        name, given = f"{name}_no_training", (*args[:5], momentum, eps)
+        name, part_args = f"{name}_no_training", (*args[:5], momentum, eps)
     elif mean is None:
-        name, given = f"{name}.no_stats", (input, weight, bias, True, momentum, eps)
-    part = plan_of_part(op, key_set, args, f"aten::{name}", given)
+        name, part_args = f"{name}.no_stats", (input, weight, bias, True, momentum, eps)
+    part = plan_of_part(op, key_set, args, f"aten::{name}", part_args)
     if part is None or len(op.runtime_positions(args)) != 7:
         return op.rebind(batch_norm, args)
     if training and mean is None:
@@ -181,8 +181,8 @@ def _check_batch_norm(
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
         if parameter is None and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    for name, parameter in given.items():
+    parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, parameter in parameters.items():
         check_features(name, None if parameter is None else parameter._spec, channels)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
@@ -237,8 +237,8 @@ def _reserve(input: Tensor) -> Tensor:
 
 
 def _plan_with_update(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    given = (*args[:5], True, *args[5:])
-    part = plan_of_part(op, key_set, args, "aten::_native_batch_norm_legit", given)
+    part_args = (*args[:5], True, *args[5:])
+    part = plan_of_part(op, key_set, args, "aten::_native_batch_norm_legit", part_args)
     if part is None or len(op.runtime_positions(args)) != len(args):
         return op.rebind(_batch_norm_with_update, args)
     return lambda input, *rest: (*part(input, *rest), _reserve(input))
@@ -351,8 +351,8 @@ def instance_norm(
     channels = channels_of(input._spec)
     sizes: tuple[int, ...] = input._spec.sizes
     n, spatial = sizes[0], sizes[2:]
-    given: list[Any] = [weight, bias, running_mean, running_var]
-    weight, bias, mean, var = [None if parameter is None else parameter.repeat(n) for parameter in given]
+    parameters: list[Any] = [weight, bias, running_mean, running_var]
+    weight, bias, mean, var = [None if parameter is None else parameter.repeat(n) for parameter in parameters]
     flat = input.contiguous().reshape((1, n * channels, *spatial))
     out = ops.batch_norm(flat, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled)
     if use_input_stats:

@@ -46,8 +46,8 @@ def out_form(name: str, functional: Written, written: int) -> Callable[..., None
         results = functional(*args[:-1])
         for target, result in zip((args[-1], *args[1:written]), results, strict=True):
             if isinstance(result, list):
-                for one, value in zip(target, result, strict=True):
-                    write_out(name, one, value)
+                for output, value in zip(target, result, strict=True):
+                    write_out(name, output, value)
             else:
                 write_out(name, target, result)
 
@@ -75,9 +75,9 @@ def _amp_foreach_non_finite_check_and_unscale(
     self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> tuple[Sequence[Tensor], Tensor]:
     """Return the unscaled gradients, and whether all are finite."""
-    copies, found = _copied(self), _copied(found_inf)
-    packets["_amp_foreach_non_finite_check_and_unscale_"].call(copies, found, inv_scale)
-    return copies, found
+    copies, inf_flag = _copied(self), _copied(found_inf)
+    packets["_amp_foreach_non_finite_check_and_unscale_"].call(copies, inf_flag, inv_scale)
+    return copies, inf_flag
 
 
 _amp_foreach_non_finite_check_and_unscale_out = out_form(

@@ -120,7 +120,7 @@ def _pad_packed_sequence(
             )
         longest = total_length
     made = _padded(data, batch_sizes, sizes[0], longest, padding_value)
-    lengths = [sum(size > at for size in sizes) for at in range(sizes[0])]
+    lengths = [sum(size > step for size in sizes) for step in range(sizes[0])]
     return made.transpose(0, 1) if batch_first else made, tensor(lengths, dtype=int64)
 
 
@@ -133,13 +133,13 @@ def pad_sequence(
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     first = sequences[0]
-    longest = max(one.size(0) for one in sequences)
+    longest = max(each.size(0) for each in sequences)
     trailing = [0, 0] * (first.dim() - 1)
 
-    def padded(one: Tensor) -> Tensor:
-        missing = longest - one.size(0)
+    def padded(sequence: Tensor) -> Tensor:
+        missing = longest - sequence.size(0)
         amounts = [missing, 0] if padding_side == "left" else [0, missing]
-        one = one.to(first.dtype).expand((one.size(0), *first.shape[1:]))
-        return ops.constant_pad_nd(one, [*trailing, *amounts], padding_value)
+        sequence = sequence.to(first.dtype).expand((sequence.size(0), *first.shape[1:]))
+        return ops.constant_pad_nd(sequence, [*trailing, *amounts], padding_value)
 
-    return ops.stack([padded(one) for one in sequences], 0 if batch_first else 1)
+    return ops.stack([padded(each) for each in sequences], 0 if batch_first else 1)

@@ -42,13 +42,13 @@ def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
     whole = out = self.contiguous()
     for dim, left, right in borders:
         length = sizes[dim] + min(left, 0) + min(right, 0)
-        kept = out.narrow(dim, max(-left, 0), length)
-        parts = [kept]
+        cropped = out.narrow(dim, max(-left, 0), length)
+        parts = [cropped]
         if left > 0:
-            parts.insert(0, kept.narrow(dim, length - left, left))
+            parts.insert(0, cropped.narrow(dim, length - left, left))
         if right > 0:
-            parts.append(kept.narrow(dim, 0, right))
-        out = ops.cat(parts, dim) if len(parts) > 1 else kept
+            parts.append(cropped.narrow(dim, 0, right))
+        out = ops.cat(parts, dim) if len(parts) > 1 else cropped
     return out if out is not whole and not _is_view(pad) else out.clone()
 
 
@@ -71,11 +71,11 @@ def _pad_circular_by_copies(self: Tensor, borders: Sequence[tuple[int, int, int]
     for dim, left, right in borders:
         sizes[dim] += left + right
     out = self.new_empty(sizes)
-    inside, kept = out, self
+    inside, cropped = out, self
     for dim, left, right in borders:
         inside = inside.slice(dim, max(left, 0), sizes[dim] - max(right, 0), 1)
-        kept = kept.slice(dim, max(-left, 0), self._spec.sizes[dim] - max(-right, 0), 1)
-    inside.copy_(kept)
+        cropped = cropped.slice(dim, max(-left, 0), self._spec.sizes[dim] - max(-right, 0), 1)
+    inside.copy_(cropped)
     for dim, left, right in borders:
         size = sizes[dim]
         if left > 0:

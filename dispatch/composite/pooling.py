@@ -163,8 +163,8 @@ def _adaptive_average_of(rank: int) -> Callable[..., Any]:
             if _is_mean(self._spec, output_size, rank):
                 if _keeps_channels_last(self._spec, rank):
                     return op.rebind(pool, args)
-                given = (self, tuple(range(-rank, 0)), True, None)
-                part = plan_of_part(op, key_set, args, "aten::mean.dim", given)
+                part_args = (self, tuple(range(-rank, 0)), True, None)
+                part = plan_of_part(op, key_set, args, "aten::mean.dim", part_args)
             else:
                 part = plan_of_part(op, key_set, args, f"aten::{name}", (self, tuple(output_size)))
             if part is not None:
@@ -247,12 +247,14 @@ def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
     if not self._spec.is_meta and flat._spec.numel and may_read_values(flat._spec.device):
         wrong = ops.logical_or(ops.lt(flat, 0), ops.ge(flat, volume))
         if bool(ops.any(wrong)):
-            found = int(flat.masked_select(wrong).select(0, 0))
+            wrong_index = int(flat.masked_select(wrong).select(0, 0))
             shape = "x".join(map(str, output_size))
-            raise RuntimeError(f"Found an invalid max index: {found} (output volumes are of size {shape}")
-    places = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
+            raise RuntimeError(
+                f"Found an invalid max index: {wrong_index} (output volumes are of size {shape}"
+            )
+    scattered = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
     # A tensor that owns its memory, not a view of a hidden temporary.
-    return places.reshape((*lead, *output_size)).detach()
+    return scattered.reshape((*lead, *output_size)).detach()
 
 
 _OF_UNPOOLING = ("scatter.src", "masked_select", "any", "new_zeros")

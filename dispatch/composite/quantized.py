@@ -157,11 +157,11 @@ def quantize_tensors(
     tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: ScalarType
 ) -> tuple[Any, ...]:
     """Quantize each tensor with its own scale and zero point."""
-    for name, given in (("scales", scales), ("zero_points", zero_points)):
-        if not given._spec.ndim or given._spec.sizes[0] < len(tensors):
+    for name, parameter in (("scales", scales), ("zero_points", zero_points)):
+        if not parameter._spec.ndim or parameter._spec.sizes[0] < len(tensors):
             raise RuntimeError(
                 f"quantize_per_tensor: expected {name} for {len(tensors)} tensors, but got sizes "
-                f"{list(given._spec.sizes)}"
+                f"{list(parameter._spec.sizes)}"
             )
     return tuple(
         [quantize_per_tensor_by_tensors(x, scales[i], zero_points[i], dtype) for i, x in enumerate(tensors)]
@@ -287,10 +287,10 @@ def dequantize_tensors(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
 
 def quantized_dtype_of(ints: Any) -> ScalarType:
     """Return the quantized dtype whose integers have a tensor's dtype. Raises RuntimeError if there is none."""
-    found = QUANTIZED_AS.get(ints._spec.dtype)
-    if found is None:
+    dtype = QUANTIZED_AS.get(ints._spec.dtype)
+    if dtype is None:
         raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
-    return found
+    return dtype
 
 
 def _make_per_tensor_quantized_tensor(self: Tensor, scale: float, zero_point: int) -> Any:

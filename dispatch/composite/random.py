@@ -91,7 +91,7 @@ def _integers_like(low: int | None, high: int, generator: int | None) -> Drawn:
         spec = like_spec((args[0], *args[rest : rest + 5]))
         _check_real(spec.dtype)
         bounds = 0 if low is None else args[low], int(args[high])
-        return fresh_integers(spec, *bounds, args[rest + 3], given=1)
+        return fresh_integers(spec, *bounds, args[rest + 3], num_unused=1)
 
     return made_of
 

@@ -210,11 +210,11 @@ def _whole_direction(
 def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) -> bool:
     """Return True if `_fused_rnn_layer` supports the call: plain float32 or float64 CPU tensors without tangents."""
     bias = cell.bias(weights)
-    given = [share, *state, weights.w_hh] + ([] if bias is None else [bias])
+    operands = [share, *state, weights.w_hh] + ([] if bias is None else [bias])
     dtype = share._spec.dtype
     if weights.w_hr is not None or dtype not in (float32, float64):
         return False
-    for x in given:
+    for x in operands:
         spec = x._spec
         if spec.dtype is not dtype or spec.device is not CPU or spec.keys or tangents_of(x):
             return False
@@ -291,8 +291,8 @@ def _layers(
     for layer in range(num_layers):
         outputs = []
         for direction in range(directions):
-            at = layer * directions + direction
-            made, end = _direction(cell, input, states[at], params[at], direction == 1)
+            index = layer * directions + direction
+            made, end = _direction(cell, input, states[index], params[index], direction == 1)
             outputs.append(made)
             ends.append(end)
         data = outputs[0] if directions == 1 else ops.cat(outputs, outputs[0]._spec.ndim - 1)
@@ -320,8 +320,8 @@ def _gathered(params: Sequence[Tensor], has_biases: bool, projected: bool = Fals
         raise RuntimeError("got an incorrect number of RNN parameters")
 
     def layers() -> Iterator[Weights]:
-        for at in range(0, len(params), each):
-            own = list(params[at : at + each])
+        for start in range(0, len(params), each):
+            own = list(params[start : start + each])
             w_hr = own.pop() if projected else None
             yield Weights(*own)._replace(w_hr=w_hr)
 
@@ -437,12 +437,15 @@ def lstm_data(
 
 
 def _check_cell(input: Tensor, w_ih: Tensor, w_hh: Tensor, *states: Tensor) -> None:
-    def fits(holds: bool, message: str) -> None:
-        if not holds:
+    def fits(condition: bool, message: str) -> None:
+        if not condition:
             raise RuntimeError(message)
 
-    given, wanted = input.size(1), w_ih.size(1)
-    fits(given == wanted, f"input has inconsistent input_size: got {given} expected {wanted}")
+    input_size, expected_size = input.size(1), w_ih.size(1)
+    fits(
+        input_size == expected_size,
+        f"input has inconsistent input_size: got {input_size} expected {expected_size}",
+    )
     hidden = w_hh.size(1)
     for label, hx in enumerate(states):
         rows, of_state = input.size(0), hx.size(0)

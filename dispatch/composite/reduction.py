@@ -102,16 +102,16 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
     if is_differentiated(grad, input) and ops.any(all_examples(zero)).item():
         by_factors: Tensor = _cumprod_backward_by_factors(grad, input, dim)
         return by_factors
-    seen = zero.cumsum(dim)
-    between = ops.eq(seen, 1)  # from a line's first zero to the second
+    zero_count = zero.cumsum(dim)
+    between = ops.eq(zero_count, 1)  # from a line's first zero to the second
     first = ops.logical_and(zero, between)
-    shares = ops.masked_fill(grad * output, ops.ne(seen, 0), 0)
-    plain = ops.where(ops.eq(seen, 0), _suffix_sums(shares, dim) / ops.masked_fill(input, zero, 1), 0)
-    others = ops.where(ops.logical_and(between, ops.ne(input, 0)), input, 1).cumprod(dim)
+    shares = ops.masked_fill(grad * output, ops.ne(zero_count, 0), 0)
+    plain = ops.where(ops.eq(zero_count, 0), _suffix_sums(shares, dim) / ops.masked_fill(input, zero, 1), 0)
+    products = ops.where(ops.logical_and(between, ops.ne(input, 0)), input, 1).cumprod(dim)
     before = ops.cat(
         [ops.ones_like(output.narrow(dim, 0, 1)), output.narrow(dim, 0, output.shape[dim] - 1)], dim
     )
-    at_zero = _suffix_sums(ops.where(between, grad * others, 0), dim) * before
+    at_zero = _suffix_sums(ops.where(between, grad * products, 0), dim) * before
     return ops.where(first, at_zero, plain).to(grad.dtype)
 
 

@@ -125,20 +125,20 @@ def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         _report_where(ops.logical_or(ops.lt(repeats, 0), unequal))
         total = output_size
     else:
-        least, most = (int(bound) for bound in ops.aminmax(repeats))
-        if least < 0:
+        min_repeats, max_repeats = (int(bound) for bound in ops.aminmax(repeats))
+        if min_repeats < 0:
             raise RuntimeError("repeats can not be negative")
         total = int(ends.select(0, spec.numel - 1))
-        if most * spec.numel > MAX_ELEMENTS:  # the sum may have wrapped around
+        if max_repeats * spec.numel > MAX_ELEMENTS:  # the sum may have wrapped around
             total = sum(repeats.tolist())
             check_size((total,))
         if output_size is not None and output_size != total:
             raise RuntimeError("allocated size does not match required size")
-    places = ops.arange(total, dtype=ends.dtype, device=repeats.device)
+    positions = ops.arange(total, dtype=ends.dtype, device=repeats.device)
     # The last cumulative sum exceeds all positions unless a repeat is invalid. Clamp the positions in that case too:
     # the repeats' error then precedes any index error.
     return ops.searchsorted(
-        ends.narrow(0, 0, spec.numel - 1), places, out_int32=spec.dtype is int32, right=True
+        ends.narrow(0, 0, spec.numel - 1), positions, out_int32=spec.dtype is int32, right=True
     )
 
 
@@ -168,15 +168,15 @@ def repeat_interleave_by(self: Tensor, repeats: Tensor, dim: int | None, output_
     """Run `torch.repeat_interleave` with a count for each entry."""
     source, d = _line(self, dim)
     size = source._spec.sizes[d] if source._spec.ndim else 1
-    given = repeats._spec
-    if given.ndim > 1:
+    repeats_spec = repeats._spec
+    if repeats_spec.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
-    if given.ndim == 0 or given.sizes == (1,):
+    if repeats_spec.ndim == 0 or repeats_spec.sizes == (1,):
         repeats = repeats.reshape((1,)).expand((size,))
-    elif given.sizes[0] != size:
+    elif repeats_spec.sizes[0] != size:
         raise RuntimeError(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{given.sizes[0]} and input.size({d}) = {size}"
+            f"{repeats_spec.sizes[0]} and input.size({d}) = {size}"
         )
     return source.index_select(d, ops.repeat_interleave(repeats, output_size=output_size))
 

@@ -85,11 +85,11 @@ def check_block_scales(
         )
     if swizzles[0] != SWIZZLED:
         raise ValueError(f"scale_{which} must be swizzled to SWIZZLE_32_4_4 format (_scaled_mm_v2)")
-    wanted = EXPONENTS if recipe[0] == BY_32 else float8_e4m3fn
-    if scales[0].dtype is not wanted:
+    expected_dtype = EXPONENTS if recipe[0] == BY_32 else float8_e4m3fn
+    if scales[0].dtype is not expected_dtype:
         raise ValueError(
-            f"Invalid scaling configuration: {NAMES[recipe[0]]} scaling takes scales of {wanted.scalar_name}, got "
-            f"scale_{which} of {scales[0].dtype.scalar_name} (_scaled_mm_v2)"
+            f"Invalid scaling configuration: {NAMES[recipe[0]]} scaling takes scales of {expected_dtype.scalar_name}, "
+            f"got scale_{which} of {scales[0].dtype.scalar_name} (_scaled_mm_v2)"
         )
     if len(scales) == 2 and not (scales[1].numel() == 1 and scales[1].dtype is float32):
         raise ValueError(

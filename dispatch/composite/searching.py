@@ -57,8 +57,8 @@ def bucketize(self: Tensor, boundaries: Tensor, out_int32: bool, right: bool) ->
 
 def bucketize_scalar(self: Number, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
     """Run `torch.bucketize` of a number."""
-    place: Tensor = bucketize(_as_value(self, boundaries), boundaries, out_int32, right)
-    return place
+    index: Tensor = bucketize(_as_value(self, boundaries), boundaries, out_int32, right)
+    return index
 
 
 def _check_member(*tensors: Tensor) -> None:
@@ -80,8 +80,8 @@ def isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: b
     if count == 1:
         return compare(elements, flat.reshape(()))
     ordered = ops.sort(flat)[0]
-    place = ops.searchsorted(ordered, elements)
-    nearest = ops.take(ordered, ops.clamp(place, max=count - 1))
+    position = ops.searchsorted(ordered, elements)
+    nearest = ops.take(ordered, ops.clamp(position, max=count - 1))
     return compare(elements, nearest)
 
 
@@ -96,8 +96,8 @@ def isin_of_scalar(element: Number, test_elements: Tensor, assume_unique: bool, 
     """Run `torch.isin` of one number."""
     _check_member(test_elements)
     _check_number(element)
-    found = ops.any(ops.eq(test_elements, element))
-    return ops.logical_not(found) if invert else found
+    is_member = ops.any(ops.eq(test_elements, element))
+    return ops.logical_not(is_member) if invert else is_member
 
 
 def _check_number(value: Number) -> None:
@@ -203,9 +203,9 @@ def _selected(
     self: Tensor, d: int, begins: Tensor, order: Tensor | None, inverse: bool, counts: bool
 ) -> tuple[Any, Any, Any]:
     starts, run, length = _runs(begins, order, inverse, counts)
-    places = starts if order is None else order.index_select(0, starts)
+    positions = starts if order is None else order.index_select(0, starts)
     # Entries are compared as rows, which are contiguous in memory.
-    entries = ops.movedim(self, d, 0).index_select(0, places)
+    entries = ops.movedim(self, d, 0).index_select(0, positions)
     return owned(ops.movedim(entries, 0, d)), run, length
 
 
@@ -282,16 +282,16 @@ def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     different = ops.ne(later, earlier)
     if spec.dtype.is_floating_point:
         different = ops.logical_and(different, ops.eq(earlier, earlier))
-    place = ops.arange(spec.sizes[d], device=self.device)
-    place = place.reshape((-1,) + (1,) * (spec.ndim - d - 1))
-    start = ops.cummax(place * _begins(different, d), d)[0] if spec.numel else place
+    position = ops.arange(spec.sizes[d], device=self.device)
+    position = position.reshape((-1,) + (1,) * (spec.ndim - d - 1))
+    start = ops.cummax(position * _begins(different, d), d)[0] if spec.numel else position
     # The last element of the first longest run.
-    best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
-    found, where = values.gather(d, best), order.gather(d, best)
+    best = ops.argmax(position - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
+    modes, where = values.gather(d, best), order.gather(d, best)
     if not keepdim:
         # Tensors that own their memory, not views of hidden temporaries.
-        found, where = found.squeeze(d).detach(), where.squeeze(d).detach()
-    return _mode_results((found, where))
+        modes, where = modes.squeeze(d).detach(), where.squeeze(d).detach()
+    return _mode_results((modes, where))
 
 
 mode_by_name = by_name("mode")

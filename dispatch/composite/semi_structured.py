@@ -38,25 +38,25 @@ def word_of(dtype: ScalarType) -> ScalarType:
     return int32 if dtype is int8 else int16
 
 
-def bits_of(kept: Tensor, dtype: ScalarType) -> tuple[Tensor, Tensor]:
-    """Return the columns of the two kept elements of each four; `kept` (M, K) marks the candidates.
+def bits_of(mask: Tensor, dtype: ScalarType) -> tuple[Tensor, Tensor]:
+    """Return the columns of the two kept elements of each four; `mask` (M, K) marks the candidates.
 
     Without candidates, the last two are kept. A single candidate is kept with the last or the third element. From
     three, the first two are kept if columns 0 and 1 are among them, otherwise the first and the last.
     """
-    rows, columns = kept.shape
+    rows, columns = mask.shape
     each = columns_of_four_bits(dtype)
-    parts = kept.reshape((rows, columns // each, each)).unbind(-1)
-    one, two, four = (parts[0], parts[0], parts[1]) if each == 2 else (parts[0], parts[1], parts[3])
-    first = ops.where(one, 0, ops.where(two, 1, 2))
-    second = ops.where(one & two, 1, ops.where(four | ~(one | two), 3, 2))
+    parts = mask.reshape((rows, columns // each, each)).unbind(-1)
+    bit0, bit1, bit3 = (parts[0], parts[0], parts[1]) if each == 2 else (parts[0], parts[1], parts[3])
+    first = ops.where(bit0, 0, ops.where(bit1, 1, 2))
+    second = ops.where(bit0 & bit1, 1, ops.where(bit3 | ~(bit0 | bit1), 3, 2))
     return first, second
 
 
-def packed_by(dense: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+def packed_by(dense: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return the kept elements (M, K / 2) of a matrix and their four bits (M, K / 4, or K / 2 of float32)."""
     rows, columns = dense.shape
-    first, second = bits_of(kept, dense.dtype)
+    first, second = bits_of(mask, dense.dtype)
     if dense.dtype is float32:
         taken = (first // 2).unsqueeze(-1)
     else:
@@ -104,9 +104,9 @@ def expanded(values: Tensor, words: Tensor) -> Tensor:
     each = columns_of_four_bits(values.dtype)
     shifts = ops.arange(0, 8 * words.dtype.itemsize, 4, device=words.device)
     bits = ((words.to(int64).unsqueeze(-1) >> shifts) & 15).reshape((rows, 2 * half // each))
-    places = ((bits & 3) // 2).unsqueeze(-1) if each == 2 else ops.stack([bits & 3, bits >> 2], -1)
+    columns = ((bits & 3) // 2).unsqueeze(-1) if each == 2 else ops.stack([bits & 3, bits >> 2], -1)
     dense = ops.zeros((rows, 2 * half // each, each), dtype=values.dtype, device=values.device)
-    return ops.scatter(dense, -1, places, values.reshape((rows, 2 * half // each, each // 2))).reshape(
+    return ops.scatter(dense, -1, columns, values.reshape((rows, 2 * half // each, each // 2))).reshape(
         (rows, 2 * half)
     )
 
@@ -219,10 +219,10 @@ def split(packed: Tensor, columns: int) -> tuple[Tensor, Tensor]:
             f"_cslt_sparse_mm: expected `compressed_A` to have {sixteenths} elements for each 16 of a matrix of "
             f"{columns} columns, got {flat.shape[0]}"
         )
-    kept = rows * columns // 2
-    values = flat[:kept].reshape((rows, columns // 2))
+    num_kept = rows * columns // 2
+    values = flat[:num_kept].reshape((rows, columns // 2))
     across = columns // (4 * columns_of_four_bits(packed.dtype))
-    return values, flat[kept:].view(int16).reshape((rows, across))
+    return values, flat[num_kept:].view(int16).reshape((rows, across))
 
 
 def _cslt_sparse_mm(
@@ -297,7 +297,7 @@ def greedily_kept(values: Tensor, rooms: Sequence[int] = (2, 2, 2, 2), rows_in_o
     Args:
         values: Tiles (..., 4, 4).
         rooms: How many elements a row has room for; a column has room for two.
-        rows_in_order: Whether all of a row comes before the next one.
+        rows_in_order: If True, process all elements of a row before the next row.
     """
     count = values.shape[:-2]
     if rows_in_order:
@@ -305,21 +305,21 @@ def greedily_kept(values: Tensor, rooms: Sequence[int] = (2, 2, 2, 2), rows_in_o
         order = (order + 4 * ops.arange(4, device=values.device)[:, None]).reshape((*count, 16))
     else:
         order = ops.argsort(values.reshape((*count, 16)), stable=True).flip(-1)
-    place = ops.arange(4, device=values.device)
+    index = ops.arange(4, device=values.device)
     in_row = ops.zeros((*count, 4), dtype=int64, device=values.device)
     in_column = ops.zeros((*count, 4), dtype=int64, device=values.device)
     room = ops.zeros((4,), dtype=int64, device=values.device)
-    for line, many in enumerate(rooms):
-        room = ops.where(place == line, many, room)
-    kept = ops.zeros((*count, 4, 4), dtype=bool_, device=values.device)
+    for line, limit in enumerate(rooms):
+        room = ops.where(index == line, limit, room)
+    mask = ops.zeros((*count, 4, 4), dtype=bool_, device=values.device)
     for step in range(16):
-        at = order.select(-1, step).unsqueeze(-1)
-        row, column = at // 4 == place, at % 4 == place
+        position = order.select(-1, step).unsqueeze(-1)
+        row, column = position // 4 == index, position % 4 == index
         fits = (row & (in_row < room)).any(-1, True) & (column & (in_column < 2)).any(-1, True)
         row, column = row & fits, column & fits
         in_row, in_column = in_row + row, in_column + column
-        kept = kept | row.unsqueeze(-1) & column.unsqueeze(-2)
-    return kept
+        mask = mask | row.unsqueeze(-1) & column.unsqueeze(-2)
+    return mask
 
 
 def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
@@ -333,15 +333,15 @@ def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
     raise RuntimeError(f'_sparse_semi_structured_tile: Unknown algorithm "{algorithm}"')
 
 
-def masks_of(kept: Tensor) -> Tensor:
+def masks_of(mask: Tensor) -> Tensor:
     """Pack kept positions (M, K) as 8 bytes for each 8 x 8 block.
 
     Each 4 x 4 tile has two bytes of two rows each, lowest bit first.
     """
-    rows, columns = kept.shape
-    bits = kept.reshape((rows // 8, 2, 2, 2, columns // 8, 2, 4)).permute((0, 4, 1, 5, 2, 3, 6))
+    rows, columns = mask.shape
+    bits = mask.reshape((rows // 8, 2, 2, 2, columns // 8, 2, 4)).permute((0, 4, 1, 5, 2, 3, 6))
     bits = bits.reshape((rows // 8, columns // 8, 8, 8)).to(int64)
-    return (bits << ops.arange(8, device=kept.device)).sum(-1).to(uint8)
+    return (bits << ops.arange(8, device=mask.device)).sum(-1).to(uint8)
 
 
 def places_of(masks: Tensor) -> Tensor:
@@ -377,17 +377,17 @@ def _sparse_semi_structured_tile(
             f"{name}: Can only sparsify contiguous tensors. Sparsify the transpose otherwise. Got strides "
             f"{list(input.stride())}"
         )
-    kept = matrix_of(kept_by(algorithm, tiles_of(input)))
-    pruned = ops.where(kept, input, 0)
+    mask = matrix_of(kept_by(algorithm, tiles_of(input)))
+    pruned = ops.where(mask, input, 0)
     made: list[Tensor] = []
-    for dense, places in ((pruned, kept), (pruned.t(), kept.t())):
-        values, bits = packed_by(dense, places)
+    for dense, part_mask in ((pruned, mask), (pruned.t(), mask.t())):
+        values, bits = packed_by(dense, part_mask)
         if use_cutlass:
             made += [values, interleaved(words_of(bits, int16))]
         else:
             packed = joined(values, bits)
             made += [packed, split(packed, dense.shape[1])[1].clone()]
-    return made[0], made[1], made[2], made[3], masks_of(kept)
+    return made[0], made[1], made[2], made[3], masks_of(mask)
 
 
 def _check_masks(name: str, input: Tensor, thread_masks: Tensor) -> None:
@@ -403,9 +403,9 @@ def _check_masks(name: str, input: Tensor, thread_masks: Tensor) -> None:
 def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]:
     """Return the elements at kept positions, by rows and by columns."""
     _check_masks("_sparse_semi_structured_apply", input, thread_masks)
-    kept = places_of(thread_masks)
-    pruned = ops.where(kept, input, 0)
-    return packed_by(pruned, kept)[0], packed_by(pruned.t(), kept.t())[0]
+    mask = places_of(thread_masks)
+    pruned = ops.where(mask, input, 0)
+    return packed_by(pruned, mask)[0], packed_by(pruned.t(), mask.t())[0]
 
 
 def _sparse_semi_structured_apply_dense(input: Tensor, thread_masks: Tensor) -> Tensor:

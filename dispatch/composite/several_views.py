@@ -43,8 +43,8 @@ def _plan_several(
     if len(of_each) > MAX_PARTS:
         return None
     plans = []
-    for given in of_each:
-        plan = plan_of_part(op, key_set, args, part, (args[0], *given))
+    for view_args in of_each:
+        plan = plan_of_part(op, key_set, args, part, (args[0], *view_args))
         if plan is None:
             return None
         plans.append(plan)

@@ -252,9 +252,9 @@ def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
 def _combinations_by_mask(self: Tensor, r: int, with_replacement: bool) -> Tensor:
     """Select rows of the Cartesian product whose positions ascend. Modes see PyTorch's operators."""
     grids = meshgrid([self] * r, "ij")
-    places = meshgrid([ops.arange(self.numel(), device=self._spec.device)] * r, "ij")
-    ascends = ops.full(places[0]._spec.sizes, True, dtype=bool_, device=self._spec.device)
-    for low, high in itertools.pairwise(places):
+    positions = meshgrid([ops.arange(self.numel(), device=self._spec.device)] * r, "ij")
+    ascends = ops.full(positions[0]._spec.sizes, True, dtype=bool_, device=self._spec.device)
+    for low, high in itertools.pairwise(positions):
         ascends.mul_(ops.le(low, high) if with_replacement else ops.lt(low, high))
     return ops.stack([grid.masked_select(ascends) for grid in grids], 1)
 
@@ -335,10 +335,10 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
         raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {downscale_factor}")
     *batch, c, h, w = self._spec.sizes
     r = downscale_factor
-    for what, size, index in (("height", h, -2), ("width", w, -1)):
+    for side, size, index in (("height", h, -2), ("width", w, -1)):
         if size % r:
             raise RuntimeError(
-                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but input.size({index})="
+                f"pixel_unshuffle expects {side} to be divisible by downscale_factor, but input.size({index})="
                 f"{size} is not divisible by {r}"
             )
     rank = len(batch)

@@ -52,9 +52,9 @@ def _window(
 
 def hamming_window(window_length: int, *rest: Any) -> Any:
     """Compute alpha - beta cos(2 pi n / (N - 1))."""
-    *given, dtype, layout, device, pin = rest
+    *options, dtype, layout, device, pin = rest
     usual: list[Any] = [True, 0.54, 0.46]
-    periodic, alpha, beta = given + usual[len(given) :]
+    periodic, alpha, beta = options + usual[len(options) :]
     return _window(
         "hamming_window", _cosine(alpha, beta), window_length, periodic, dtype, layout, device, pin
     )
@@ -66,38 +66,38 @@ def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
 
 def hann_window(window_length: int, *rest: Any) -> Tensor:
     """Compute (1 - cos(2 pi n / (N - 1))) / 2."""
-    *given, dtype, layout, device, pin = rest
+    *options, dtype, layout, device, pin = rest
     return _window(
-        "hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, layout, device, pin
+        "hann_window", _cosine(0.5, 0.5), window_length, (*options, True)[0], dtype, layout, device, pin
     )
 
 
 def blackman_window(window_length: int, *rest: Any) -> Tensor:
     """Compute 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1))."""
-    *given, dtype, layout, device, pin = rest
+    *options, dtype, layout, device, pin = rest
 
     def shape(n: Tensor, whole: int) -> Tensor:
         angle = n * (math.pi / (whole - 1))
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
 
-    return _window("blackman_window", shape, window_length, (*given, True)[0], dtype, layout, device, pin)
+    return _window("blackman_window", shape, window_length, (*options, True)[0], dtype, layout, device, pin)
 
 
 def bartlett_window(window_length: int, *rest: Any) -> Tensor:
     """Compute a triangular window."""
-    *given, dtype, layout, device, pin = rest
+    *options, dtype, layout, device, pin = rest
 
     def shape(n: Tensor, whole: int) -> Tensor:
         return 1 - (n * (2.0 / (whole - 1)) - 1).abs()
 
-    return _window("bartlett_window", shape, window_length, (*given, True)[0], dtype, layout, device, pin)
+    return _window("bartlett_window", shape, window_length, (*options, True)[0], dtype, layout, device, pin)
 
 
 def kaiser_window(window_length: int, *rest: Any) -> Tensor:
     """Compute I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
-    *given, dtype, layout, device, pin = rest
+    *options, dtype, layout, device, pin = rest
     usual: list[Any] = [True, 12.0]
-    periodic, beta = given + usual[len(given) :]
+    periodic, beta = options + usual[len(options) :]
 
     def shape(n: Tensor, whole: int) -> Tensor:
         half = (whole - 1) / 2

@@ -55,8 +55,8 @@ def naming(layout: Layout) -> Naming:
 def expect_compressed(name: str, layout: Layout | None) -> Layout:
     """Return the layout if it is compressed. Raises RuntimeError for another layout."""
     if layout is None or layout not in COMPRESSED:
-        given = "none" if layout is None else spoken(layout)
-        raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {given}")
+        layout_name = "none" if layout is None else spoken(layout)
+        raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {layout_name}")
     return layout
 
 
@@ -103,7 +103,7 @@ def check_parts(compressed: Any, plain: Any, values: Any, size: Sizes, layout: L
     if math.prod(size) >= 1 << 63:
         raise RuntimeError(f"numel: integer multiplication overflow: sizes {list(size)}")
     batch = [list(spec.sizes[:batch_ndim]) for spec in (outer, inner, filled)]
-    if any(one != list(size[:batch_ndim]) for one in batch):
+    if any(batch_sizes != list(size[:batch_ndim]) for batch_sizes in batch):
         raise RuntimeError(
             f"all batch dimensions of {names.compressed} (={batch[0]}), {names.plain} (={batch[1]}), and values "
             f"(={batch[2]}) must be equal to tensor batch dimensions (={list(size[:batch_ndim])})"
@@ -184,8 +184,8 @@ def check_indices(compressed: Any, plain: Any, lines: int, length: int, layout: 
         )
     if not plain._spec.numel:
         return
-    least, most = int(plain.amin()), int(plain.amax())
-    if least < 0 or most >= length:
+    min_index, max_index = int(plain.amin()), int(plain.amax())
+    if min_index < 0 or max_index >= length:
         raise RuntimeError(f"`0 <= {names.plain} < n{names.plain_dim}s` is not satisfied.")
     if nnz > 1:
         lines_of = ops.repeat_interleave(taken.reshape(-1), output_size=plain._spec.numel).view(plain.shape)
@@ -419,8 +419,8 @@ to_sparse_csr, to_sparse_csc, to_sparse_bsr, to_sparse_bsc = (
 
 def converted(name: str, self: Any, layout: Layout, blocksize: Sizes | None, dense_dim: int | None) -> Any:
     """Convert a tensor to another compressed layout, for ``_to_sparse(layout=)``."""
-    given = self._spec.layout
-    route = f"{name}: conversion from {spoken(given)} to {spoken(layout)}"
+    own_layout = self._spec.layout
+    route = f"{name}: conversion from {spoken(own_layout)} to {spoken(layout)}"
     if layout is strided:
         raise RuntimeError(f"{route} not supported: to_dense gives a strided tensor")
     if layout in BLOCKED:
@@ -511,17 +511,17 @@ def compress(x: Any, batch_ndim: int, block: Sizes, layout: Layout) -> Any:
     filled = blocks.ne(0)
     if cell:
         filled = filled.reshape((batch, lines, length, math.prod(cell))).any(-1)
-    places = filled.reshape(-1).nonzero().reshape(-1)
-    count = places._spec.sizes[0]
+    flat_indices = filled.reshape(-1).nonzero().reshape(-1)
+    count = flat_indices._spec.sizes[0]
     if batch > 1:
         each = filled.reshape((batch, lines * length)).sum(1)
         if count % batch or bool(each.ne(count // batch).any()):
             raise RuntimeError("Expect the same number of specified elements per batch.")
     nnz = count // batch
-    values = blocks.reshape((batch * lines * length, *cell)).index_select(0, places)
-    line = ops.floor_divide(places, length) if length else places
+    values = blocks.reshape((batch * lines * length, *cell)).index_select(0, flat_indices)
+    line = ops.floor_divide(flat_indices, length) if length else flat_indices
     compressed = begins_of(line, batch, lines, nnz).reshape((*batch_sizes, lines + 1))
-    plain = (places - line * length).reshape((*batch_sizes, nnz))
+    plain = (flat_indices - line * length).reshape((*batch_sizes, nnz))
     return compressed_tensor(
         compressed, plain, values.reshape((*batch_sizes, nnz, *cell)), spec.sizes, layout
     )

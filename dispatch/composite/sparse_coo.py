@@ -150,8 +150,8 @@ def _check_indices(indices: Tensor, size: Sizes, is_coalesced: bool | None) -> N
 
     PyTorch checks them only on demand. A mode that records a program does not see the check.
     """
-    least, most = indices.amin(1).tolist(), indices.amax(1).tolist()
-    for dim, (low, high) in enumerate(zip(least, most, strict=True)):
+    lows, highs = indices.amin(1).tolist(), indices.amax(1).tolist()
+    for dim, (low, high) in enumerate(zip(lows, highs, strict=True)):
         if low < 0:
             raise RuntimeError(f"found negative index {low} for dim {dim}")
         if high >= size[dim]:
@@ -189,7 +189,7 @@ def inferred_size(indices: Tensor, values: Tensor) -> tuple[int, ...]:
     for dim, low in enumerate(indices.amin(1).tolist()):
         if low < 0:
             raise RuntimeError(f"found negative index {low} for dim {dim}")
-    size = (*(most + 1 for most in indices.amax(1).tolist()), *dense)
+    size = (*(high + 1 for high in indices.amax(1).tolist()), *dense)
     check_size(size)
     return size
 
@@ -269,8 +269,8 @@ def indices(self: Any) -> Any:
     parts = _expected(self, "indices")
     if not parts.is_coalesced:
         raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
-    found: Any = parts.indices
-    return found.detach()
+    coordinates: Any = parts.indices
+    return coordinates.detach()
 
 
 def values(self: Any) -> Any:
@@ -320,8 +320,8 @@ def to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
 
 def to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_dim: int | None) -> Any:
     """Run ``to_sparse(layout=)``."""
-    wanted = sparse_coo if layout is None else layout
-    if self._spec.layout is wanted and (blocksize is None or wanted is sparse_coo):
+    target = sparse_coo if layout is None else layout
+    if self._spec.layout is target and (blocksize is None or target is sparse_coo):
         return self
     return ops._to_sparse(self, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
@@ -338,15 +338,15 @@ def _to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
     size: Size = self._spec.shape
     if not ndim:
         count = int(bool(self != 0)) if not self._spec.is_meta else 0
-        found = ops.zeros((0, 1), dtype=int64, device=self._spec.device)
-        return coo_tensor(found[:, :count], self.detach().reshape(1)[:count].clone(), size, True)
+        coordinates = ops.zeros((0, 1), dtype=int64, device=self._spec.device)
+        return coo_tensor(coordinates[:, :count], self.detach().reshape(1)[:count].clone(), size, True)
     if self._spec.is_meta:
         return empty_coo(sparse_dim, ndim - sparse_dim, size, self._spec.dtype, self._spec.device)
     filled: Any = self if self._spec.dtype is bool_ else self != 0
     if sparse_dim < ndim:
         filled = filled.reshape((*size[:sparse_dim], -1)).any(-1)
-    found = filled.nonzero().t().contiguous()
-    return coo_tensor(found, self.detach()[tuple(found.unbind(0))], size, True)
+    coordinates = filled.nonzero().t().contiguous()
+    return coo_tensor(coordinates, self.detach()[tuple(coordinates.unbind(0))], size, True)
 
 
 def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_dim: int | None) -> Any:
@@ -391,14 +391,14 @@ def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) 
     if len(set(where)) != count:
         raise RuntimeError("Offset tensor contains duplicate values")
     rows, columns = shape
-    found, parts = [], []
+    coordinates, parts = [], []
     for number, offset in enumerate(where):
         first, last = max(offset, 0), min(columns, rows + offset, length)
         column = ops.arange(first, max(first, last), device=diagonals._spec.device)
-        found.append(ops.stack((column - offset, column)))
+        coordinates.append(ops.stack((column - offset, column)))
         parts.append(diagonals[number, first : max(first, last)])
-    if found:
-        made = coo_tensor(ops.cat(found, 1), ops.cat(parts), shape, False)
+    if coordinates:
+        made = coo_tensor(ops.cat(coordinates, 1), ops.cat(parts), shape, False)
     else:
         made = empty_coo(2, 0, shape, diagonals._spec.dtype, diagonals._spec.device)
     return made if layout is None or layout is sparse_coo else made.to_sparse(layout=layout)
@@ -420,8 +420,8 @@ def embedding_sparse_backward(
     indices = indices.reshape(-1).to(int64)
     rows = grad.reshape((indices._spec.sizes[0], size[1]))
     if padding_idx >= 0:
-        kept = (indices != padding_idx).nonzero().reshape(-1)
-        indices, rows = indices.index_select(0, kept), rows.index_select(0, kept)
+        kept_rows = (indices != padding_idx).nonzero().reshape(-1)
+        indices, rows = indices.index_select(0, kept_rows), rows.index_select(0, kept_rows)
     # The caller may write to the indices later.
     return ops._sparse_coo_tensor_unsafe(indices.unsqueeze(0).clone(), rows, size)
 
@@ -432,10 +432,10 @@ def _gather_sparse_backward(grad: Any, input_sizes: Sizes, dim: int, index: Any)
     if not ndim or not input_sizes:
         # A scalar has no coordinates, and a scalar index stands for an index of one element.
         count = grad._spec.numel
-        places = (
+        coordinates = (
             index.reshape(1, 1) if input_sizes else ops.empty((0, count), dtype=int64, device=grad.device)
         )
-        return ops._sparse_coo_tensor_unsafe(places, grad.reshape(count), input_sizes)
+        return ops._sparse_coo_tensor_unsafe(coordinates, grad.reshape(count), input_sizes)
     rows = []
     for d, n in enumerate(index._spec.sizes):
         if d == dim % ndim:

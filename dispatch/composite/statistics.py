@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 @host_kernel("nansum", "sum.dim_IntList", "isnan")
 def nansum(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
     """Compute `sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
-    given = self._spec.dtype
+    own_dtype = self._spec.dtype
     reduced_dims(dim, self._spec.ndim)  # checked before their dtype
-    if given.is_complex and self._spec.device.type == "cpu":
+    if own_dtype.is_complex and self._spec.device.type == "cpu":
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    if given.is_floating_point or given.is_complex:
+    if own_dtype.is_floating_point or own_dtype.is_complex:
         self = ops.where(ops.isnan(self), 0, self)
     return ops.sum(self, dim, keepdim, dtype=dtype)
 
 
 def _summed_in(name: str, self: Tensor, dtype: ScalarType | None, out: Tensor) -> ScalarType:
     """Return the dtype that an ``out=`` form sums in: the output's real dtype."""
-    given: ScalarType = out._spec.dtype
-    if dtype is not None and dtype is not given:
+    out_dtype: ScalarType = out._spec.dtype
+    if dtype is not None and dtype is not out_dtype:
         raise RuntimeError(
-            f"{name}: provided dtype must match dtype of result. Got {given.scalar_name} and {dtype.scalar_name}."
+            f"{name}: provided dtype must match dtype of result. Got {out_dtype.scalar_name} and {dtype.scalar_name}."
         )
-    if self._spec.dtype.is_floating_point and not given.is_floating_point:
-        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{given.scalar_name}'")
-    return given
+    if self._spec.dtype.is_floating_point and not out_dtype.is_floating_point:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{out_dtype.scalar_name}'")
+    return out_dtype
 
 
 def nansum_out(
@@ -67,10 +67,10 @@ def nanmean_out(
 @host_kernel("nanmean", "sum.dim_IntList", "isnan", "div.Tensor")
 def nanmean(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
     """Compute `mean` without NaN. Raises RuntimeError for integers."""
-    given = self._spec.dtype
-    if not (given.is_floating_point or given.is_complex):
+    own_dtype = self._spec.dtype
+    if not (own_dtype.is_floating_point or own_dtype.is_complex):
         raise RuntimeError(
-            f"nanmean(): expected input to have floating point or complex dtype but got {given.scalar_name}"
+            f"nanmean(): expected input to have floating point or complex dtype but got {own_dtype.scalar_name}"
         )
     detached = self.detach()
     counted = ops.sum(ops.logical_not_(ops.ne(detached, detached)), dim, keepdim)
@@ -110,8 +110,8 @@ def quantiles(
         q = ops.scalar_tensor(q, dtype=self._spec.dtype, device=self._spec.device)
     check_quantiles(name, self, q, interpolation, is_number)
     rank = self._spec.ndim
-    place = None if dim is None else wrap_dim(dim, rank)
-    values = self.reshape((-1,)) if place is None or not rank else ops.movedim(self, place, -1)
+    wrapped_dim = None if dim is None else wrap_dim(dim, rank)
+    values = self.reshape((-1,)) if wrapped_dim is None or not rank else ops.movedim(self, wrapped_dim, -1)
     ordered = ops.sort(values, -1)[0]
     last = ordered._spec.sizes[-1] - 1
     shares = q.reshape((-1,))
@@ -127,18 +127,18 @@ def quantiles(
         else:
             has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
         ranks = ops.masked_fill(scaled, has_nan, last)
-    found = interpolated(ordered, ranks, interpolation)
+    result = interpolated(ordered, ranks, interpolation)
     if not q._spec.ndim and not keepdim:
-        return found.squeeze_(-1)
-    found = ops.movedim(found, -1, 0)
+        return result.squeeze_(-1)
+    result = ops.movedim(result, -1, 0)
     if keepdim:
-        sizes = list(found._spec.sizes[1:])
-        if place is None:
+        sizes = list(result._spec.sizes[1:])
+        if wrapped_dim is None:
             sizes = [1] * rank
         elif rank:
-            sizes.insert(place, 1)
-        found = found.reshape((found._spec.sizes[0], *sizes))
-    return found if q._spec.ndim else ops.squeeze(found, 0)
+            sizes.insert(wrapped_dim, 1)
+        result = result.reshape((result._spec.sizes[0], *sizes))
+    return result if q._spec.ndim else ops.squeeze(result, 0)
 
 
 def interpolated(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
@@ -207,10 +207,10 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
         low, high = bounds(flat, int(min), int(max))
         share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low), rounding_mode="trunc")
     inside = ops.logical_and(flat >= low, flat <= high)
-    places = ops.where(inside, share, 0).to(int64)
-    places = ops.where(ops.eq(places, bins), bins - 1, places)
+    bin_indices = ops.where(inside, share, 0).to(int64)
+    bin_indices = ops.where(ops.eq(bin_indices, bins), bins - 1, bin_indices)
     counts = ops.zeros((bins,), dtype=int64, device=self._spec.device)
-    return ops.index_add(counts, 0, places, inside.to(int64)).to(dtype)
+    return ops.index_add(counts, 0, bin_indices, inside.to(int64)).to(dtype)
 
 
 def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
@@ -237,12 +237,12 @@ def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     else:
         added = weights if weights._spec.dtype is float32 else weights.to(float64)
-    most = int(ops.amax(self))
-    if most >= 2**63 - 1:
+    max_value = int(ops.amax(self))
+    if max_value >= 2**63 - 1:
         raise RuntimeError(
-            f"maximum value of input overflowed, it should be < 9223372036854775807 but got {most}"
+            f"maximum value of input overflowed, it should be < 9223372036854775807 but got {max_value}"
         )
-    bins = max(most + 1, minlength)
+    bins = max(max_value + 1, minlength)
     sums = ops.zeros((bins,), dtype=added.dtype, device=spec.device)
     return ops.index_add(sums, 0, self.to(int64), added)
 
@@ -256,16 +256,16 @@ def bounds(flat: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
     """Return the bounds of a histogram: the given ones, or the elements' if equal; equal bounds move apart by one."""
     dtype, device = flat._spec.dtype, flat._spec.device
     if low == high and flat.numel():
-        least, most = ops.aminmax(flat)
+        lower, upper = ops.aminmax(flat)
     else:
-        least, most = (ops.scalar_tensor(x, dtype=dtype, device=device) for x in (low, high))
+        lower, upper = (ops.scalar_tensor(x, dtype=dtype, device=device) for x in (low, high))
     if device.type != "meta":
-        found = (least.item(), most.item())
-        if not all(math.isfinite(x) for x in found):
+        limits = (lower.item(), upper.item())
+        if not all(math.isfinite(x) for x in limits):
             raise RuntimeError(
-                f"torch.histogram(): dimension 0's range [{found[0]}, {found[1]}] is not finite"
+                f"torch.histogram(): dimension 0's range [{limits[0]}, {limits[1]}] is not finite"
             )
-        if found[0] > found[1]:
+        if limits[0] > limits[1]:
             raise RuntimeError("torch.histc: max must be larger than min")
-    same = ops.eq(least, most).to(dtype)
-    return ops.sub(least, same), ops.add(most, same)
+    same = ops.eq(lower, upper).to(dtype)
+    return ops.sub(lower, same), ops.add(upper, same)

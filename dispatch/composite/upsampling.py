@@ -23,21 +23,21 @@ def output_size_of(
     rank = len(input_size) - 2
     if (output_size is None) == (scale_factors is None):
         raise RuntimeError("Must specify exactly one of output_size and scale_factors")
-    given = output_size if output_size is not None else scale_factors
-    assert given is not None
-    if len(given) != rank:
-        what = "output_size" if output_size is not None else "scale_factors"
+    sizes_or_factors = output_size if output_size is not None else scale_factors
+    assert sizes_or_factors is not None
+    if len(sizes_or_factors) != rank:
+        argument = "output_size" if output_size is not None else "scale_factors"
         raise RuntimeError(
-            f"{what}: expected {rank} values for an input of {rank + 2} dimensions, got {len(given)}"
+            f"{argument}: expected {rank} values for an input of {rank + 2} dimensions, got {len(sizes_or_factors)}"
         )
     if output_size is not None:
         return list(output_size)
-    if not all(map(math.isfinite, given)):
+    if not all(map(math.isfinite, sizes_or_factors)):
         raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got scale_factors: {list(given)} of sizes "
-            f"{list(input_size[2:])}"
+            f"Input and output sizes should be greater than 0, but got scale_factors: {list(sizes_or_factors)} of "
+            f"sizes {list(input_size[2:])}"
         )
-    return [int(n * factor) for n, factor in zip(input_size[2:], given, strict=True)]
+    return [int(n * factor) for n, factor in zip(input_size[2:], sizes_or_factors, strict=True)]
 
 
 def _by_vector(name: str) -> Callable[..., Any]:
@@ -50,8 +50,8 @@ def _by_vector(name: str) -> Callable[..., Any]:
             return op.rebind(vec, args)
         if len(output_size) != spatial:
             return op.rebind(vec, args)
-        given = (input, tuple(output_size), *align_corners, *[None] * len(output_size))
-        part = plan_with_numbers(op, key_set, args, f"aten::{name}", given)
+        part_args = (input, tuple(output_size), *align_corners, *[None] * len(output_size))
+        part = plan_with_numbers(op, key_set, args, f"aten::{name}", part_args)
         return op.rebind(vec, args) if part is None else part
 
     @planned_by(plan)

@@ -77,17 +77,17 @@ def _check_reach(self: Tensor, size: Sequence[int], stride: Sequence[int], first
 
 
 def plan_at_start(
-    op: OperatorEntry, key_set: int, args: Sequence[Any], part: str, others: Sequence[Any] = ()
+    op: OperatorEntry, key_set: int, args: Sequence[Any], part: str, leading_args: Sequence[Any] = ()
 ) -> Plan | None:
     """Plan an operator of ``as_strided``'s arguments, for tensors that begin where their storage does.
 
-    `part` takes, behind `others`, an offset from the tensor's first element; other tensors are the composite's.
+    `part` takes, behind `leading_args`, an offset from the tensor's first element; other tensors are the composite's.
     """
-    self, (size, stride, storage_offset) = args[0], args[1 + len(others) :]
+    self, (size, stride, storage_offset) = args[0], args[1 + len(leading_args) :]
     _check_strided(size, stride, storage_offset)
     first = storage_offset or 0
     size, stride = tuple(size), tuple(stride)
-    planned = plan_of_part(op, key_set, args, part, (self, *others, size, stride, first))
+    planned = plan_of_part(op, key_set, args, part, (self, *leading_args, size, stride, first))
     if planned is None:
         return None
     at_start = planned
@@ -184,17 +184,17 @@ def broadcast_to(self: Tensor, size: Sequence[int]) -> Tensor:
 
 def _moved_order(rank: int, source: int | Sequence[int], destination: int | Sequence[int]) -> list[int]:
     """Return the order of dimensions that moves the named ones; the others keep their order."""
-    given = (source,) if isinstance(source, int) else tuple(source)
-    wanted = (destination,) if isinstance(destination, int) else tuple(destination)
-    if len(given) != len(wanted):
+    source_dims = (source,) if isinstance(source, int) else tuple(source)
+    destination_dims = (destination,) if isinstance(destination, int) else tuple(destination)
+    if len(source_dims) != len(destination_dims):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({list(given)} dims) should contain the "
+            f"movedim: Invalid source or destination dims: source ({list(source_dims)} dims) should contain the "
             "same number "
-            f"of dims as destination ({list(wanted)} dims)"
+            f"of dims as destination ({list(destination_dims)} dims)"
         )
-    sources = [wrap_dim(d, rank) for d in given]
-    targets = [wrap_dim(d, rank) for d in wanted]
-    for name, dims, named in (("source", sources, given), ("destination", targets, wanted)):
+    sources = [wrap_dim(d, rank) for d in source_dims]
+    targets = [wrap_dim(d, rank) for d in destination_dims]
+    for name, dims, named in (("source", sources, source_dims), ("destination", targets, destination_dims)):
         if len(set(dims)) != len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(named)})")
     order = [-1] * rank
@@ -416,24 +416,24 @@ def tensor_split_indices(self: Tensor, indices: Sequence[int], dim: int) -> tupl
 def tensor_split_tensor(self: Tensor, tensor_indices_or_sections: Tensor, dim: int) -> tuple[Tensor, ...]:
     """Run `torch.tensor_split` by an int64 tensor: a number of parts, or the indices."""
     _check_tensor_split(self._spec.ndim)
-    given = tensor_indices_or_sections._spec
-    if given.dtype is not int64:
+    index_spec = tensor_indices_or_sections._spec
+    if index_spec.dtype is not int64:
         raise RuntimeError(
             "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
-            f"{given.dtype.scalar_name}"
+            f"{index_spec.dtype.scalar_name}"
         )
-    if given.device.type != "cpu":
+    if index_spec.device.type != "cpu":
         raise RuntimeError(
-            f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {given.device}"
+            f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {index_spec.device}"
         )
-    if given.ndim > 1:
+    if index_spec.ndim > 1:
         raise RuntimeError(
             "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional "
             "tensor, but "
-            f"got a tensor with {given.ndim} dims"
+            f"got a tensor with {index_spec.ndim} dims"
         )
     values = tensor_indices_or_sections.tolist()
-    if given.ndim == 0:
+    if index_spec.ndim == 0:
         return tensor_split_sections(self, values, dim)
     return tensor_split_indices(self, values, dim)
 

@@ -52,10 +52,10 @@ def spec_of(value: object) -> Any:
 
 def tensors_in(args: Sequence[Any]) -> list[TensorImpl]:
     """Return all tensors among bound arguments in order, including those in lists."""
-    found: list[TensorImpl] = []
+    tensors: list[TensorImpl] = []
     for value in args:
         if isinstance(value, TensorImpl):
-            found.append(value)
+            tensors.append(value)
         elif value.__class__ is list or value.__class__ is tuple:
-            found.extend(v for v in value if isinstance(v, TensorImpl))
-    return found
+            tensors.extend(v for v in value if isinstance(v, TensorImpl))
+    return tensors

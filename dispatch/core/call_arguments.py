@@ -150,13 +150,13 @@ def is_hashable(value: object) -> bool:
     return True
 
 
-def is_same(bound: Any, given: object) -> bool:
+def is_same(bound: Any, original: object) -> bool:
     """Return whether binding left an argument unchanged, apart from a list that became a tuple."""
-    if bound is given:
+    if bound is original:
         return True
-    if bound.__class__ is not tuple or not isinstance(given, list | tuple) or len(bound) != len(given):
+    if bound.__class__ is not tuple or not isinstance(original, list | tuple) or len(bound) != len(original):
         return False
-    return all(b is g for b, g in zip(bound, given, strict=True))
+    return all(b is g for b, g in zip(bound, original, strict=True))
 
 
 def key_element(value: Any) -> Any:

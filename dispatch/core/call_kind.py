@@ -104,10 +104,10 @@ class CallKind(NamedTuple):
         """Return the binding of a call for its kind; None if binding changed its sizes or numbers."""
         if picks is not None and max(picks, default=0) >= AS_FLOAT:
             return None
-        places = [i for i, p in enumerate(parameters) if p.role not in ("static", "scale", "rare")]
+        runtime_indices = [i for i, p in enumerate(parameters) if p.role not in ("static", "scale", "rare")]
         template, fills = list(bound), []
-        for position, pick in zip(entry.runtime_positions(bound), picks or places, strict=False):
-            index = places[pick] if picks is not None and pick >= 0 else pick
+        for position, pick in zip(entry.runtime_positions(bound), picks or runtime_indices, strict=False):
+            index = runtime_indices[pick] if picks is not None and pick >= 0 else pick
             if index >= 0:
                 template[position] = None
                 fills.append((position, index))
@@ -128,7 +128,9 @@ class CallKind(NamedTuple):
         if picks is not None or any(n is not None and n.__class__ not in NUMBERS for n in numbers):
             replanner = None
         elements = [(p, keyed.index(i)) for p, i in fills]
-        return CallKind(entry, template, fills, picks, len(places), replanner, elements, has_handler(plan))
+        return CallKind(
+            entry, template, fills, picks, len(runtime_indices), replanner, elements, has_handler(plan)
+        )
 
     def plan(self, args: Sequence[Any], key: Sequence[Any]) -> Plan:
         """Return the plan of a call of this kind, from its arguments and its key elements."""
@@ -154,16 +156,16 @@ def adapted(
 ) -> tuple[Plan, bool, list[int] | None]:
     """Adapt a plan to `runtime`'s values. Return it, whether it holds for equal keys, and the indices that it takes."""
     arguments = entry.schema.arguments
-    wanted = entry.runtime_positions(bound)
+    positions = entry.runtime_positions(bound)
     names = [name for name, _ in runtime]
     picks: list[int] = []
-    for position in wanted:
+    for position in positions:
         name = arguments[position].name
         name = "input" if name == "self" and "input" in names else name
-        value, given = bound[position], runtime[names.index(name)][1] if name in names else None
-        if name in names and is_same(value, given):
+        value, original = bound[position], runtime[names.index(name)][1] if name in names else None
+        if name in names and is_same(value, original):
             picks.append(names.index(name))
-        elif value.__class__ is float and given.__class__ is int:
+        elif value.__class__ is float and original.__class__ is int:
             picks.append(AS_FLOAT + names.index(name))
         elif bound[position] is None:
             picks.append(-1)
@@ -195,6 +197,6 @@ def _picker(count: int, picks: tuple[int, ...]) -> Callable[[Plan], Plan]:
     text = (
         f"def bind(plan):\n    def picking({names}):\n        try: return plan({picked})\n        {HANDLER}\n"
     )
-    given = {"__name__": __name__, "hide_inner_frames": hide_inner_frames}
-    made: Callable[[Plan], Plan] = defined("bind", f"{text}    return picking\n", "plan", given)
+    namespace = {"__name__": __name__, "hide_inner_frames": hide_inner_frames}
+    made: Callable[[Plan], Plan] = defined("bind", f"{text}    return picking\n", "plan", namespace)
     return made

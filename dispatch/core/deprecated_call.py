@@ -28,9 +28,9 @@ def call_deprecated(
     rest = {name: value for name, value in named.items() if name == "out"}
     for text, meant in packet.deprecated if rest == named else ():
         schema = _schema(text, method)
-        given = args
+        wrapped_args = args
         if packet.numbers_as_tensors:
-            given = (
+            wrapped_args = (
                 tuple(
                     WrappedNumber(value)
                     if isinstance(value, NUMBERS) and is_tensor_like(argument.type)
@@ -39,15 +39,15 @@ def call_deprecated(
                 )
                 + args[len(schema.arguments) :]
             )
-        bound = schema.signature.bind(given, {})
+        bound = schema.signature.bind(wrapped_args, {})
         if bound is None:
             continue
         values = dict(zip([a.name for a in schema.arguments], unwrap_numbers(bound), strict=True))
         if _always[0] or (text, method) not in _told:
             _told.add((text, method))
             _warn(packet, schema, "out" in named, method)
-        (_, first), *others = meant
-        given_names = {name: values[v] if isinstance(v, str) else v for name, v in others}
+        (_, first), *remaining = meant
+        given_names = {name: values[v] if isinstance(v, str) else v for name, v in remaining}
         return packet.call_as((values[str(first)],), {**given_names, **rest}, spelling)
     askers = overrides.overloaded(args, named)
     if askers:

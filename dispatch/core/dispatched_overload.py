@@ -59,10 +59,10 @@ def dispatched(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry,
         return rewrite(op, values)
     if not op.numbers_as_tensors:
         return op, values
-    places = number_places(op, values)
-    if not places or (not origin.is_native and op.name.partition(".")[0] in NUMBERS_AS_TENSORS):
+    positions = number_positions(op, values)
+    if not positions or (not origin.is_native and op.name.partition(".")[0] in NUMBERS_AS_TENSORS):
         return op, values
-    overload = _with_numbers(op.name, places)
+    overload = _with_numbers(op.name, positions)
     return (op, values) if overload is None else (overload, _in_order(op, overload, values))
 
 
@@ -71,8 +71,12 @@ def reached(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Se
     rewrite = _REWRITES.get(op.name)
     if rewrite is _where:
         return rewrite(op, values) if op.user_kernel_serves(values) else (op, values)
-    other, others = dispatched(op, values)
-    return (other, others) if other is not op and other.user_kernel_serves(others) else (op, values)
+    overload, overload_values = dispatched(op, values)
+    return (
+        (overload, overload_values)
+        if overload is not op and overload.user_kernel_serves(overload_values)
+        else (op, values)
+    )
 
 
 def stands_for_numbers(op: OperatorEntry, values: Sequence[Any]) -> bool:
@@ -80,7 +84,7 @@ def stands_for_numbers(op: OperatorEntry, values: Sequence[Any]) -> bool:
     return op.numbers_as_tensors and dispatched(op, values)[0] is not op
 
 
-def number_places(op: OperatorEntry, values: Sequence[Any]) -> tuple[int, ...]:
+def number_positions(op: OperatorEntry, values: Sequence[Any]) -> tuple[int, ...]:
     """Return the positions at which a Python number stands for a tensor."""
     arguments = op.schema.arguments
     return tuple(
@@ -93,17 +97,17 @@ def _is_tensor(type: Type) -> bool:
 
 
 @cache
-def _with_numbers(name: str, places: tuple[int, ...]) -> OperatorEntry | None:
+def _with_numbers(name: str, positions: tuple[int, ...]) -> OperatorEntry | None:
     """Return the overload that has a Scalar wherever a call of `name` has a number; None if there is none."""
     base = name.partition(".")[0]
     find = Dispatcher.singleton().find_schema_or_throw
-    wanted = [
-        (a.name, "Scalar" if i in places else str(a.type), a.is_write)
+    expected = [
+        (a.name, "Scalar" if i in positions else str(a.type), a.is_write)
         for i, a in enumerate(find(name).schema.arguments)
     ]
     for each in Dispatcher.singleton().packets.get(base, ()):
         entry = find(each)
-        if [(a.name, str(a.type), a.is_write) for a in entry.schema.arguments] == wanted:
+        if [(a.name, str(a.type), a.is_write) for a in entry.schema.arguments] == expected:
             return entry
     return None
 
@@ -111,26 +115,26 @@ def _with_numbers(name: str, places: tuple[int, ...]) -> OperatorEntry | None:
 def _in_order(op: OperatorEntry, other: OperatorEntry, values: Sequence[Any]) -> Sequence[Any]:
     """Reorder the values of an `op` call for another overload with the same argument names."""
     names = [a.name for a in op.schema.arguments]
-    wanted = [a.name for a in other.schema.arguments]
-    return values if names == wanted else [values[names.index(name)] for name in wanted]
+    target_names = [a.name for a in other.schema.arguments]
+    return values if names == target_names else [values[names.index(name)] for name in target_names]
 
 
 def _where(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
     """Convert numbers to tensors, as PyTorch's composite ``where.ScalarOther`` and related overloads do."""
-    places = number_places(op, values)
-    if not places:
+    positions = number_positions(op, values)
+    if not positions:
         return op, values
     from ..iterator.type_promotion import result_type
 
     scalar_tensor = Dispatcher.singleton().find_schema_or_throw("aten::scalar_tensor")
-    given = values[1:3]
-    dtype = result_type(*given)
+    branches = values[1:3]
+    dtype = result_type(*branches)
     made = list(values)
-    for place in reversed(places):
-        made[place] = scalar_tensor.call(values[place], dtype, None, values[0]._spec.device, None)
-    for place in (1, 2):
-        if place not in places and made[place]._spec.dtype is not dtype:
-            made[place] = made[place].to(dtype)
+    for position in reversed(positions):
+        made[position] = scalar_tensor.call(values[position], dtype, None, values[0]._spec.device, None)
+    for position in (1, 2):
+        if position not in positions and made[position]._spec.dtype is not dtype:
+            made[position] = made[position].to(dtype)
     return op, made
 
 

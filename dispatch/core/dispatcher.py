@@ -16,7 +16,7 @@ from ...runtime.dispatch_key_set import DispatchKeySet
 from ..schema import FunctionSchema, parse_schema
 from . import operator_entry
 from .kernel_function import KernelFunction
-from .kernel_signature import check_is_boxed, place_of
+from .kernel_signature import check_is_boxed, location_of
 from .operator_entry import OperatorEntry, registering
 from .registration import OpRegistrationListener, RegistrationHandle
 from .tags import parse_tags
@@ -120,7 +120,7 @@ class Dispatcher:
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
-            kernel = KernelFunction.from_function(kernel, source=place_of(kernel))
+            kernel = KernelFunction.from_function(kernel, source=location_of(kernel))
         with self.lock:
             entry = self._find(name)
             if entry is not None:
@@ -131,8 +131,11 @@ class Dispatcher:
                         # Each registration is a distinct object, so that its handle can find it.
                         kernel = copy(kernel)
             entry = self._find_or_create(name)
-            others = entry.kernels.get(key, ())
-            entry.kernels = {**entry.kernels, key: (kernel, *others) if beneath else (*others, kernel)}
+            registered = entry.kernels.get(key, ())
+            entry.kernels = {
+                **entry.kernels,
+                key: (kernel, *registered) if beneath else (*registered, kernel),
+            }
             if key is operator_entry.ADINPLACE:
                 operator_entry.inplace_or_view.append(kernel)
             self.forget(entry)
@@ -178,8 +181,8 @@ class Dispatcher:
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
-            check_is_boxed(kernel, "fallback", place_of(kernel))
-            kernel = KernelFunction(kernel, boxed=True, source=place_of(kernel))
+            check_is_boxed(kernel, "fallback", location_of(kernel))
+            kernel = KernelFunction(kernel, boxed=True, source=location_of(kernel))
         with self.lock:
             earlier = self._fallbacks.get(key, ())
             if earlier and not earlier[-1].is_fallthrough:
@@ -418,8 +421,8 @@ class Dispatcher:
         entry = self._find(name)
         if entry is None:
             return ""
-        what = "kernels are" if entry.kernels else "the name is"
-        return f" ({what} registered for it, but no schema)"
+        subject = "kernels are" if entry.kernels else "the name is"
+        return f" ({subject} registered for it, but no schema)"
 
     def dump(self, name: str) -> str:
         """Return an operator's registrations and dispatch table as text. Raises RuntimeError for an unknown name."""
@@ -436,11 +439,11 @@ class Dispatcher:
     def get_registrations_for_dispatch_key(self, key: DispatchKey | str | None = None) -> list[str]:
         """Return the names of operators with a kernel of their own at `key`, or with any kernel if `key` is None."""
         self.load_all()
-        wanted = None if key is None else parse(key)
+        selected_key = None if key is None else parse(key)
         return sorted(
             name
             for name, entry in list(self._operators.items())
-            if (entry.kernels if wanted is None else wanted in entry.kernels)
+            if (entry.kernels if selected_key is None else selected_key in entry.kernels)
         )
 
     def call(self, op: OperatorEntry, /, *args: Any, **kwargs: Any) -> Any:

@@ -32,16 +32,16 @@ OPTIONS = frozenset(_TYPES)
 def check_requires_grad(name: str, requires_grad: object) -> None:
     """Raise TypeError for a factory's `requires_grad` that is neither a bool nor None."""
     if requires_grad is not None and requires_grad.__class__ is not bool:
-        given = value_type_name(requires_grad)
-        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {given}")
+        type_name = value_type_name(requires_grad)
+        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {type_name}")
 
 
 @api_boundary
 def check_flags(name: str, **flags: object) -> None:
     """Raise TypeError for an option that is not a bool, or is None, as in factories that PyTorch parses itself."""
-    for flag, given in flags.items():
-        if given.__class__ is not bool:
-            raise TypeError(f"{name}(): argument '{flag}' must be bool, not {value_type_name(given)}")
+    for flag, value in flags.items():
+        if value.__class__ is not bool:
+            raise TypeError(f"{name}(): argument '{flag}' must be bool, not {value_type_name(value)}")
 
 
 def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     if layout is not None and layout is not kwargs["out"].layout:
         raise RuntimeError(f"layout {layout} does not match layout of out parameter ({kwargs['out'].layout})")
     if device is not None:
-        wanted = device if isinstance(device, Device) else Device(device)
-        if wanted.type != spec.device.type:
+        requested = device if isinstance(device, Device) else Device(device)
+        if requested.type != spec.device.type:
             raise RuntimeError(
-                f"device type {wanted.type} does not match device type of out parameter ({spec.device.type})"
+                f"device type {requested.type} does not match device type of out parameter ({spec.device.type})"
             )
     return {option: value for option, value in kwargs.items() if option not in OPTIONS}

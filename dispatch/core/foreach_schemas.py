@@ -27,9 +27,9 @@ _SCALED = ("add", "sub")
 def _with_inplace(name: str, overload: str, arguments: str) -> Iterator[str]:
     """Yield the schemas of a functional operator and of its in-place form."""
     suffix = f".{overload}" if overload else ""
-    others = f", {arguments}" if arguments else ""
-    yield f"_foreach_{name}{suffix}(Tensor[] self{others}) -> Tensor[]"
-    yield f"_foreach_{name}_{suffix}(Tensor(a!)[] self{others}) -> ()"
+    parameters = f", {arguments}" if arguments else ""
+    yield f"_foreach_{name}{suffix}(Tensor[] self{parameters}) -> Tensor[]"
+    yield f"_foreach_{name}_{suffix}(Tensor(a!)[] self{parameters}) -> ()"
 
 
 def _schemas() -> Iterator[str]:

@@ -23,12 +23,12 @@ def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Result) ->
     """
     if schema.returns:
         arguments = tensors_in(args)
-        given = {id(t) for t in arguments}
+        argument_ids = {id(t) for t in arguments}
         # A result that may alias an argument does so if both share memory.
         may_alias = any(r.alias_info is not None for r in schema.returns)
         roots = {id(root_of(t._data)) for t in arguments} if may_alias else set()
         for tensor in tensors_in(result if isinstance(result, list | tuple) else (result,)):
-            if id(tensor) in given or tensor._view_base is not None or tensor._spec.is_inference:
+            if id(tensor) in argument_ids or tensor._view_base is not None or tensor._spec.is_inference:
                 continue
             if not may_alias or id(root_of(tensor._data)) not in roots:
                 tensor._spec = tensor._spec.replace(is_inference=True, requires_grad=False)

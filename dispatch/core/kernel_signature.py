@@ -11,13 +11,13 @@ from ..schema import NO_DEFAULT, FunctionSchema
 from ..schema.type_check import default_value
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def location_of(function: Callable[..., Any]) -> str:
     """Return the file and line where a function is defined, for messages; its repr if it has no code object."""
     code = getattr(function, "__code__", None)
     return repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def check_is_boxed(function: Callable[..., Any], what: str, source: str) -> None:
+def check_is_boxed(function: Callable[..., Any], noun: str, source: str) -> None:
     """Raise RuntimeError for a function that cannot be a boxed kernel."""
     signature = _signature_of(function)
     if signature is None:
@@ -26,7 +26,7 @@ def check_is_boxed(function: Callable[..., Any], what: str, source: str) -> None
         signature.bind(None, None, None)
     except TypeError as error:
         raise RuntimeError(
-            f"the {what} at {source} cannot take (op, key_set, stack), as boxed kernels must: it is a function of "
+            f"the {noun} at {source} cannot take (op, key_set, stack), as boxed kernels must: it is a function of "
             f"{signature} ({error})"
         ) from None
 
@@ -52,26 +52,28 @@ def python_call(
     parameters = list(signature.parameters.values()) if signature is not None else []
     needed = {p.name for p in parameters if p.default is p.empty and p.kind is not p.POSITIONAL_ONLY}
     placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    least = sum(p.default is p.empty for p in placed) - takes_key_set
+    num_required = sum(p.default is p.empty for p in placed) - takes_key_set
     arguments = schema.arguments
     positional = sum(not a.kwarg_only for a in arguments)
     defaults = [default_value(a) if a.has_default else NO_DEFAULT for a in arguments]
     named = [
-        (at, a.name, NO_DEFAULT if a.name in needed else defaults[at])
-        for at, a in enumerate(arguments)
+        (index, a.name, NO_DEFAULT if a.name in needed else defaults[index])
+        for index, a in enumerate(arguments)
         if a.kwarg_only
     ]
-    optional = [(at, defaults[at]) for at in reversed(range(max(least, 0), positional))]
+    optional = [(index, defaults[index]) for index in reversed(range(max(num_required, 0), positional))]
     if schema.is_vararg or not (named or any(default is not NO_DEFAULT for _, default in optional)):
         return bound
 
     def call(*args: Any) -> Any:
         stop = positional
-        for at, default in optional:
-            if not _is_default(args[at], default):
+        for index, default in optional:
+            if not _is_default(args[index], default):
                 break
-            stop = at
-        chosen = {name: args[at] for at, name, default in named if not _is_default(args[at], default)}
+            stop = index
+        chosen = {
+            name: args[index] for index, name, default in named if not _is_default(args[index], default)
+        }
         return bound(*args[:stop], **chosen)
 
     return call

@@ -140,7 +140,7 @@ class Library:
             tags: A `tt.Tag`, or several.
 
         Raises:
-            ValueError: for a schema that has not the form of its tags ``out`` and ``inplace``.
+            ValueError: for a schema without the form that its tags ``out`` and ``inplace`` require.
             RuntimeError: in an IMPL library, for a schema of another namespace, a malformed schema (`SchemaError`), a
                 second definition, and an unknown `alias_analysis`. Nothing is registered then.
             TypeError: for an unknown tag, and for a kernel that cannot be called.
@@ -152,15 +152,17 @@ class Library:
                 f"Invalid alias_analysis type {alias_analysis}; expected one of {', '.join(map(repr, _ALIAS_ANALYSES))}"
             )
         self._check_open()
-        place = caller()
-        parsed = parse_schema(schema, place)
+        source = caller()
+        parsed = parse_schema(schema, source)
         if self.kind == "IMPL":
             raise RuntimeError(
                 f'def("{parsed.operator_name}"): an IMPL library cannot define operators; use DEF or FRAGMENT'
             )
-        given = parsed.operator_name.namespace
-        if given and given != self.ns:
-            raise RuntimeError(f"the schema names namespace {given}, the library is of {self.ns}: {schema}")
+        namespace = parsed.operator_name.namespace
+        if namespace and namespace != self.ns:
+            raise RuntimeError(
+                f"the schema names namespace {namespace}, the library is of {self.ns}: {schema}"
+            )
         parsed = parsed.with_namespace(self.ns)
         check_tagged(parsed, parse_tags(tags, str(parsed.operator_name)))
         if fn is not None:
@@ -173,13 +175,13 @@ class Library:
                 self._keep(self._dispatcher.register_skipped(name, self._place))
                 return short
             with ExitStack() as refused:
-                definition = self._dispatcher.register_def(parsed, place, tags)
+                definition = self._dispatcher.register_def(parsed, source, tags)
                 refused.enter_context(definition)
                 if fn is not None:
                     self._impl(
                         name,
                         parse("CompositeImplicitAutograd"),
-                        KernelFunction.from_function(fn, source=place),
+                        KernelFunction.from_function(fn, source=source),
                     )
                 refused.pop_all()
             self._keep(definition)
@@ -231,12 +233,12 @@ class Library:
                 "impl should be passed either a name or an OpOverload object as the first argument, got "
                 f"{type(op_name)}"
             )
-        given = dispatch_key if isinstance(dispatch_key, str) else dispatch_key.name
-        if given and self.dispatch_key is not None and given != self.dispatch_key.name:
+        key_name = dispatch_key if isinstance(dispatch_key, str) else dispatch_key.name
+        if key_name and self.dispatch_key is not None and key_name != self.dispatch_key.name:
             raise RuntimeError(
-                f'impl("{op_name}", ...): Explicitly provided dispatch key ({given}) is inconsistent with the dispatch '
-                f"key of the enclosing TORCH_LIBRARY_IMPL block ({self.dispatch_key.name}). Make a Library for this "
-                "dispatch key."
+                f'impl("{op_name}", ...): Explicitly provided dispatch key ({key_name}) is inconsistent with the '
+                f"dispatch key of the enclosing TORCH_LIBRARY_IMPL block ({self.dispatch_key.name}). Make a Library "
+                "for this dispatch key."
             )
         key = parse(dispatch_key) if dispatch_key else self.dispatch_key or parse("CompositeImplicitAutograd")
         parsed = parse_name(op_name if isinstance(op_name, str) else op_name._name)
@@ -246,15 +248,15 @@ class Library:
                 f"match namespace of the library ({self.ns})"
             )
         name = str(parsed.with_namespace(self.ns))
-        place = caller()
+        source = caller()
         if isinstance(fn, KernelFunction):
             kernel = copy(fn)
             if fn is fallthrough_kernel or not fn.source:
-                kernel.source = place
+                kernel.source = source
         else:
             if boxed:
-                check_is_boxed(fn, f"kernel of {name}", place)
-            kernel = KernelFunction.from_function(fn, with_keyset=with_keyset, boxed=boxed, source=place)
+                check_is_boxed(fn, f"kernel of {name}", source)
+            kernel = KernelFunction.from_function(fn, with_keyset=with_keyset, boxed=boxed, source=source)
         with self._dispatcher.lock:
             self._check_open()
             if self._skips(name.partition("::")[2]):
@@ -272,7 +274,7 @@ class Library:
                 raise RuntimeError(
                     f"This is not allowed since there's already a kernel registered from python overriding {name}'s "
                     f"behavior for {key} dispatch key and {self.ns} namespace: first registered at "
-                    f"{earlier[-1].source}, again at {place}."
+                    f"{earlier[-1].source}, again at {source}."
                 )
             self._impl(name, key, kernel)
 
@@ -297,12 +299,12 @@ class Library:
         key = parse(dispatch_key) if dispatch_key else self.dispatch_key
         if key is None:
             raise RuntimeError("fallback: no dispatch key is given, by the library or the call")
-        place = caller()
+        source = caller()
         if isinstance(fn, KernelFunction):
             kernel = fn
         else:
-            check_is_boxed(fn, "fallback", place)
-            kernel = KernelFunction(fn, boxed=True, source=place)
+            check_is_boxed(fn, "fallback", source)
+            kernel = KernelFunction(fn, boxed=True, source=source)
         with self._dispatcher.lock:
             self._check_open()
             self._keep(self._dispatcher.register_fallback(key, kernel))

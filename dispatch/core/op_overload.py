@@ -41,12 +41,12 @@ class OpOverload:
 
     def __new__(cls, entry: OperatorEntry) -> OpOverload:
         """Return the overload of an entry."""
-        found = _overloads.get(id(entry))
-        if found is None:
-            found = object.__new__(cls)
-            found._entry = entry
-            found = _overloads.setdefault(id(entry), found)
-        return found
+        overload = _overloads.get(id(entry))
+        if overload is None:
+            overload = object.__new__(cls)
+            overload._entry = entry
+            overload = _overloads.setdefault(id(entry), overload)
+        return overload
 
     @property
     def _schema(self) -> FunctionSchema:
@@ -155,12 +155,12 @@ class OpOverloadGroup:
 
     def __new__(cls, qualified: str) -> OpOverloadGroup:
         """Return the group of an operator's overloads."""
-        found = _groups.get(qualified)
-        if found is None:
-            found = object.__new__(cls)
-            found._qualified = qualified
-            found = _groups.setdefault(qualified, found)
-        return found
+        group = _groups.get(qualified)
+        if group is None:
+            group = object.__new__(cls)
+            group._qualified = qualified
+            group = _groups.setdefault(qualified, group)
+        return group
 
     @property
     def __name__(self) -> str:
@@ -168,8 +168,8 @@ class OpOverloadGroup:
 
     def _defined(self) -> list[OperatorEntry]:
         dispatcher = Dispatcher.singleton()
-        found = [dispatcher.find_schema(name) for name in dispatcher.packets.get(self._qualified, ())]
-        return [entry for entry in found if entry is not None]
+        entries = [dispatcher.find_schema(name) for name in dispatcher.packets.get(self._qualified, ())]
+        return [entry for entry in entries if entry is not None]
 
     def overloads(self) -> list[str]:
         """Return the overloads' names; the unnamed one is ``default``."""

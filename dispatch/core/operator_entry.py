@@ -196,7 +196,7 @@ class OperatorEntry:
     @property
     def has_user_kernel(self) -> bool:
         """True if a user-written kernel is registered for any key."""
-        return any(kernel.written is not None for of in self.kernels.values() for kernel in of)
+        return any(kernel.written is not None for kernels in self.kernels.values() for kernel in kernels)
 
     def user_kernel_serves(self, args: Sequence[Any]) -> bool:
         """Return whether bound arguments reach a user-written kernel at any of their keys."""
@@ -511,11 +511,11 @@ class OperatorEntry:
 
     def _is_native(self, kernel: KernelFunction, args: Sequence[Any]) -> bool:
         """Return whether a kernel is a composite of this package, called without numbers for tensors."""
-        from .dispatched_overload import number_places
+        from .dispatched_overload import number_positions
 
         if kernel.written is not None or kernel not in self.kernels.get(IMPLICIT, ()):
             return False
-        return not number_places(self, args)
+        return not number_positions(self, args)
 
     def _hidden_from(self, kernel: KernelFunction, bits: int) -> int:
         """Return the keys that are hidden from calls made by a kernel below autograd."""
@@ -532,16 +532,16 @@ class OperatorEntry:
 
         def plan(*runtime: Any) -> Any:
             index = current_device(device_type)
-            found = plans.get(index)
-            if found is None:
+            device_plan = plans.get(index)
+            if device_plan is None:
                 bound = [
                     Device(device_type, index) if value.__class__ is Device and value in unindexed else value
                     for value in template
                 ]
                 for position, value in zip(positions, runtime, strict=True):
                     bound[position] = value
-                found = plans[index] = self.plan(bits, bound)
-            return found(*runtime)
+                device_plan = plans[index] = self.plan(bits, bound)
+            return device_plan(*runtime)
 
         return plan
 
@@ -579,10 +579,10 @@ def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence
     """
     names = [f"v{i}" if i in positions else f"known{i}" for i in range(count)]
     known = "".join([f"{name}, " for name in names if name.startswith("known")])
-    given = ", ".join([f"v{i}" for i in positions])
+    runtime_names = ", ".join([f"v{i}" for i in positions])
     text = f"""def bind(function, static):
     {known}= static
-    def filling({given}):
+    def filling({runtime_names}):
         try: return function({", ".join(names)})
         {HANDLER}
     return filling

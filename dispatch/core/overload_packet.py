@@ -197,8 +197,8 @@ class OverloadPacket:
         entries = self._entries
         if entries is None:
             find = Dispatcher.singleton().find_schema_or_throw
-            found = [find(f"aten::{overload}") for overload in self.overloads]
-            entries = self._entries = {id(entry.schema): entry for entry in found}
+            overload_entries = [find(f"aten::{overload}") for overload in self.overloads]
+            entries = self._entries = {id(entry.schema): entry for entry in overload_entries}
         return entries
 
     def resolve(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[OperatorEntry, list[Any]]:
@@ -266,11 +266,11 @@ class OverloadPacket:
         nested = len(elements) > 1
         rest: Any = elements[1] if len(elements) == 2 else tuple(elements[1:])
         if has_lists:
-            found = table.get(elements[0])
-            if found is not None and nested:
-                found = found.get(rest)
-            if found is not None:
-                return found  # type: ignore[no-any-return]
+            stored = table.get(elements[0])
+            if stored is not None and nested:
+                stored = stored.get(rest)
+            if stored is not None:
+                return stored  # type: ignore[no-any-return]
         epoch = _epoch[0]
         call_kind: CallKind | None = None if kind is None else self._made.get(kind)
         if call_kind is None:
@@ -278,14 +278,14 @@ class OverloadPacket:
             if handled is not None:
                 return handled
             try:
-                plan, holds = self._plan_anew(args, kind, scaled, epoch)
+                plan, is_reusable = self._plan_new_kind(args, kind, scaled, epoch)
             except TypeError:
                 # An overload with as many positional arguments as a deprecated order hides that order.
                 if not self.deprecated:
                     raise
                 written, named = self._as_written(args)
                 return _first_run(lambda *_: call_deprecated(self, tuple(written), named, spelling), {})
-            keep, handles = keep and holds, has_handler(plan)
+            keep, handles = keep and is_reusable, has_handler(plan)
         else:
             plan, handles = call_kind.plan(args, elements), call_kind.handles
         if keep:
@@ -376,17 +376,17 @@ class OverloadPacket:
             if not self._may_store(epoch):
                 return
             if nested:
-                found = table.get(first)
-                if found is None:
+                inner = table.get(first)
+                if inner is None:
                     table[first] = {rest: plan}
                 else:
-                    found[rest] = plan
+                    inner[rest] = plan
                 if rest == self.unset and first != ():  # a call without arguments has no sizes ()
                     self.short[first] = self.short[first,] = plan
             else:
                 table[first] = plan
 
-    def _plan_anew(
+    def _plan_new_kind(
         self,
         args: Sequence[Any],
         kind: tuple[Any, ...] | None,
@@ -395,12 +395,12 @@ class OverloadPacket:
     ) -> tuple[Plan, bool]:
         """Return the plan of a call of a new kind, and whether it holds for its key; remember the kind."""
         entry, bound = self.resolve(*self._split(args))
-        plan, holds, picks = adapted(entry, bound, self._runtime(args, scaled))
-        if kind is not None and holds:
+        plan, is_reusable, picks = adapted(entry, bound, self._runtime(args, scaled))
+        if kind is not None and is_reusable:
             call_kind = CallKind.of(self.parameters, args, entry, bound, plan, picks)
             if call_kind is not None:
                 self._store_made(epoch, kind, call_kind)
-        return plan, holds
+        return plan, is_reusable
 
     def _plan_overridden(
         self,
@@ -425,13 +425,13 @@ class OverloadPacket:
         plan: Plan | None = self._made.get(key) if keep else None
         if plan is None:
             entry, bound = self.resolve(*self._split(args))
-            inner, holds, _ = adapted(entry, bound, self._runtime(args, scaled))
+            inner, is_reusable, _ = adapted(entry, bound, self._runtime(args, scaled))
 
             def below(*runtime: Any) -> Any:
                 return overrides.unmarked(inner(*runtime))
 
             plan = below
-            if keep and holds:
+            if keep and is_reusable:
                 self._store_made(epoch, key, plan)
         return plan
 
@@ -531,9 +531,9 @@ class OverloadPacket:
                 key.append(value.__class__ if role == "number" else key_element(value))
             runtime.append((name, value))
         runtime.append((entry.schema.out_arguments[0].name, out))
-        plan, holds, _ = adapted(entry, bound, runtime)
+        plan, is_reusable, _ = adapted(entry, bound, runtime)
         whole = (*key, out._spec) if keep else ()
-        if keep and holds and not overrides.is_marked(key) and is_hashable(whole):
+        if keep and is_reusable and not overrides.is_marked(key) and is_hashable(whole):
             self._store(epoch, self.outs, whole, None, False, plan)
         return plan if has_handler(plan) else _first_run(plan, self.outs, whole)
 
@@ -697,8 +697,8 @@ class OverloadPacket:
         """Return the plan of a call through this thread's key sets, with `scale` arguments at their defaults."""
         epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
-        plan, holds, _ = adapted(entry, bound, self._runtime(args, False))
-        if holds and is_hashable(key) and not any(holds_tensor(element) for element in key):
+        plan, is_reusable, _ = adapted(entry, bound, self._runtime(args, False))
+        if is_reusable and is_hashable(key) and not any(holds_tensor(element) for element in key):
             self._store_made(epoch, key, plan)
         return plan
 
@@ -723,11 +723,11 @@ class OverloadPacket:
             if beyond is not None:
                 return call_deprecated(self, *self._moved(args, beyond, out, numpy_names), spelling)
             values = list(args)
-            given = {name: value for name, value in numpy_names.items() if value is not None}
-            for name, value in given.items():
+            numpy_args = {name: value for name, value in numpy_names.items() if value is not None}
+            for name, value in numpy_args.items():
                 index = self._index_of(name)
                 if index is None or not self._is_unset(index, values[index]):
-                    self._refuse_names(args, out, numpy_names, given)
+                    self._refuse_names(args, out, numpy_names, numpy_args)
                 values[index] = value
             was_handled, result = self._handled(spelling, values, out)
             return result if was_handled else self._call_parameters(values, out)
@@ -736,18 +736,18 @@ class OverloadPacket:
             raise
 
     def _refuse_names(
-        self, args: Sequence[Any], out: Any, numpy_names: dict[str, Any], given: dict[str, Any]
+        self, args: Sequence[Any], out: Any, numpy_names: dict[str, Any], numpy_args: dict[str, Any]
     ) -> NoReturn:
         """Raise TypeError if a NumPy name is unknown, or repeats an argument that is already given."""
         first = next(iter(numpy_names))
         positional: Sequence[Any]
-        if first in given and not any(is_absent(value) for value in args):
-            positional, named = self._moved(args, given[first], out, {**numpy_names, first: None})
+        if first in numpy_args and not any(is_absent(value) for value in args):
+            positional, named = self._moved(args, numpy_args[first], out, {**numpy_names, first: None})
         else:
             positional, named = self._split(args)
-            named |= given
+            named |= numpy_args
         self.resolve(positional, named if out is None else {**named, "out": out})
-        internal_assert(False, f"{self.name}: {list(given)} fit a schema, but not the parameters")
+        internal_assert(False, f"{self.name}: {list(numpy_args)} fit a schema, but not the parameters")
 
     def _moved(
         self, args: Sequence[Any], beyond: Any, out: Any, numpy_names: dict[str, Any]
@@ -793,14 +793,14 @@ class OverloadPacket:
         try:
             is_hashable = True
             try:
-                found = self._made.get(key)
+                entry = self._made.get(key)
             except TypeError:  # as in `OperatorEntry.call_with_keys`
                 is_hashable = False
             if not is_hashable:
                 return self.call_as(args, kwargs, spelling)
-            if found is None:
+            if entry is None:
                 return self._miss_general(key, args, kwargs, spelling)
-            plan, where = found
+            plan, where = entry
             if where == FIRST:
                 return plan(args[0])
             return _called(plan, where, args, kwargs)
@@ -823,7 +823,7 @@ class OverloadPacket:
         for position in entry.runtime_positions(bound):
             value, name = bound[position], names[position]
             if name not in left or left[name] is not value:
-                origin = next((key for key, given in left.items() if given is value), None)
+                origin = next((key for key, passed in left.items() if passed is value), None)
                 if origin is None and value is not None:
                     return entry.call(*bound)
                 where.append("" if origin is None else origin)

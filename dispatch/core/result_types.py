@@ -22,8 +22,8 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
     """
     if len(schema.returns) < 2:
         return None
-    found = class_of_results(schema)
-    return tuple if found is None else partial(tuple.__new__, found)
+    result_class = class_of_results(schema)
+    return tuple if result_class is None else partial(tuple.__new__, result_class)
 
 
 def class_of_results(schema: FunctionSchema) -> Any:

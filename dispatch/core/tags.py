@@ -48,14 +48,14 @@ def parse_tags(tags: str | Iterable[str], operator: str) -> frozenset[Tag]:
 
     Raises TypeError for an unknown name, as `torch.library.Library.define` does.
     """
-    found = []
+    parsed = []
     for tag in (tags,) if isinstance(tags, str) else tags:
         try:
-            found.append(Tag(tag))
+            parsed.append(Tag(tag))
         except ValueError:
             expected = ", ".join(Tag)
             raise TypeError(f"{operator}: {tag!r} is no tag; expected one of {expected}") from None
-    return frozenset(found)
+    return frozenset(parsed)
 
 
 def check_tagged(schema: FunctionSchema, tags: Iterable[Tag]) -> None:
@@ -76,8 +76,13 @@ def check_tagged(schema: FunctionSchema, tags: Iterable[Tag]) -> None:
             f"requires all mutable arguments to be keyword-only, and {placed} are not",
             schema,
         )
-        others = [a.name for a in mutable if str(a.type) != "Tensor"]
-        _check(not others, Tag.out, f"only supports Tensor mutable arguments, and {others} are not", schema)
+        non_tensors = [a.name for a in mutable if str(a.type) != "Tensor"]
+        _check(
+            not non_tensors,
+            Tag.out,
+            f"only supports Tensor mutable arguments, and {non_tensors} are not",
+            schema,
+        )
         _check(
             [r.alias_info for r in schema.returns] == [a.alias_info for a in mutable],
             Tag.out,
@@ -106,6 +111,6 @@ def check_tagged(schema: FunctionSchema, tags: Iterable[Tag]) -> None:
         )
 
 
-def _check(holds: bool, tag: Tag, rule: str, schema: FunctionSchema) -> None:
-    if not holds:
+def _check(condition: bool, tag: Tag, rule: str, schema: FunctionSchema) -> None:
+    if not condition:
         raise ValueError(f"Schema tagged with tt.Tag.{tag} {rule}. Got: {schema}")

@@ -139,43 +139,45 @@ def overloaded_in(values: Iterable[Any]) -> list[Any]:
 
     The order is left to right, with subclasses before their superclasses.
     """
-    found: list[Any] = []
+    overloaded_args: list[Any] = []
     for value in values:
         cls = value.__class__
         if cls is list or cls is tuple:
             for element in value:
                 if element.__class__ not in plain_classes:
-                    _insert(found, element)
+                    _insert(overloaded_args, element)
         elif cls not in plain_classes:
             if isinstance(value, list | tuple):
                 for element in value:
-                    _insert(found, element)
-            _insert(found, value)
-    return found
+                    _insert(overloaded_args, element)
+            _insert(overloaded_args, value)
+    return overloaded_args
 
 
-def _insert(found: list[Any], value: object) -> None:
+def _insert(overloaded_args: list[Any], value: object) -> None:
     cls = type(value)
     if not handles(cls):
         return
-    if not found:
-        found.append(value)
+    if not overloaded_args:
+        overloaded_args.append(value)
         return
-    if any(type(other) is cls for other in found):
+    if any(type(other) is cls for other in overloaded_args):
         return
-    position = next((i for i, other in enumerate(found) if issubclass(cls, type(other))), len(found))
-    found.insert(position, value)
+    position = next(
+        (i for i, other in enumerate(overloaded_args) if issubclass(cls, type(other))), len(overloaded_args)
+    )
+    overloaded_args.insert(position, value)
 
 
 def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Return `overloaded_in` of a call's arguments; an empty list if arguments are disabled in this thread."""
     if state.disabled:
         return []
-    found = overloaded_in(args)
+    overloaded_args = overloaded_in(args)
     if kwargs:
         for value in overloaded_in(kwargs.values()):
-            _insert(found, value)
-    return found
+            _insert(overloaded_args, value)
+    return overloaded_args
 
 
 def is_marked(elements: Iterable[Any]) -> bool:
@@ -214,7 +216,7 @@ def handle(
     themselves.
 
     Raises:
-        TypeError: where all of them answer NotImplemented.
+        TypeError: if every handler returns NotImplemented.
     """
     types = tuple(map(type, askers))
     active = state.modes if state.disabled < ALL_DISABLED else ()
@@ -227,9 +229,9 @@ def handle(
             state.modes = active
         if result is not NotImplemented:
             return result
-    for asked in askers:
-        handler = handler_of(asked)
-        if getattr(handler, "__self__", None) is asked:
+    for argument in askers:
+        handler = handler_of(argument)
+        if getattr(handler, "__self__", None) is argument:
             warnings.warn(
                 f"Defining your `{HANDLER}` as a plain method is deprecated and will be an error in future, please "
                 "define it as a classmethod.",

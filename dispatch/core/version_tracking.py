@@ -37,14 +37,14 @@ def tracked(
         return plan
     schema = op.schema
     positions = op.runtime_positions(args)
-    written = [at for at, position in enumerate(positions) if schema.arguments[position].is_write]
+    written = [index for index, position in enumerate(positions) if schema.arguments[position].is_write]
     if written:
         return _counted(plan, written, op.schema.is_inplace)
     aliases = [each.alias_info for each in schema.returns if each.alias_info is not None]
-    for at, position in enumerate(positions):
+    for index, position in enumerate(positions):
         info = schema.arguments[position].alias_info
         if info is not None and aliases:
-            return _based(plan, at, op.name != "aten::detach")
+            return _based(plan, index, op.name != "aten::detach")
     return _named(plan, op)
 
 
@@ -64,7 +64,7 @@ def _named(plan: Plan, op: OperatorEntry) -> Plan:
 
 def _counted(plan: Plan, written: Sequence[int], inplace: bool) -> Plan:
     def counted(*runtime: Any) -> Any:
-        targets = [runtime[at] for at in written if isinstance(runtime[at], TensorImpl)]
+        targets = [runtime[index] for index in written if isinstance(runtime[index], TensorImpl)]
         before = [None if t._spec.is_inference else t.current_version() for t in targets]
         out = plan(*runtime)
         for target, version in zip(targets, before, strict=True):
@@ -75,11 +75,11 @@ def _counted(plan: Plan, written: Sequence[int], inplace: bool) -> Plan:
     return counted
 
 
-def _based(plan: Plan, at: int, differentiable: bool) -> Plan:
+def _based(plan: Plan, index: int, differentiable: bool) -> Plan:
     from ..autograd.creation import creation_of, mark_unrecorded
 
     def based(*runtime: Any) -> Any:
-        base = runtime[at]
+        base = runtime[index]
         out = plan(*runtime)
         for view in out if isinstance(out, tuple | list) else (out,):
             if (

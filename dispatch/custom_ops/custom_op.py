@@ -143,13 +143,13 @@ def custom_op(
         >>> tt.autograd.grad(cube(x).sum(), x)
         (tensor([ 3., 12.]),)
     """
-    place = caller()
+    source = caller()
 
     def define(function: Function) -> CustomOpDef:
         named = (tags,) if isinstance(tags, str) else tuple(tags or ())
         text = infer_schema(function, mutates_args=mutates_args, tags=named) if schema is None else schema
         namespace, operator = parse_qualname(name)
-        parsed = parse_schema(f"{operator}{text}", place).with_namespace(namespace)
+        parsed = parse_schema(f"{operator}{text}", source).with_namespace(namespace)
         written = {a.name for a in parsed.arguments if a.is_write}
         if schema is not None and mutates_args != "unknown" and written != set(mutates_args):
             raise ValueError(
@@ -158,7 +158,7 @@ def custom_op(
                 "to us in `mutates_args`. Please make these consistent."
             )
         _check_schema(parsed, device_types)
-        made = CustomOpDef(parsed, function, named, place)
+        made = CustomOpDef(parsed, function, named, source)
         made.register_kernel(device_types, function)
         return made
 
@@ -222,7 +222,7 @@ def _check_callable(name: str, function: object) -> None:
 class CustomOpDef:
     """Operator made by `custom_op`: callable, with methods that register kernels, formulas and rules."""
 
-    def __init__(self, schema: FunctionSchema, fn: Function, tags: Sequence[str], place: str) -> None:
+    def __init__(self, schema: FunctionSchema, fn: Function, tags: Sequence[str], source: str) -> None:
         self._qualname = str(schema.operator_name)
         self._schema = schema
         self._init_fn = fn
@@ -236,19 +236,19 @@ class CustomOpDef:
         if earlier is not None:
             earlier._close()
         dispatcher = Dispatcher.singleton()
-        self._handles.append(dispatcher.register_def(schema, place, frozenset(tags)))
+        self._handles.append(dispatcher.register_def(schema, source, frozenset(tags)))
         self._entry: OperatorEntry = dispatcher.find_schema_or_throw(self._qualname)
         self._opoverload = OpOverload(self._entry)
         definitions[self._qualname] = self
         autograd = formula_kernel(self._entry, self._formula)
         if schema.kind == "out":
-            self._register(parse("Autograd"), KernelFunction(None, planner=out_refuses_grad, source=place))
+            self._register(parse("Autograd"), KernelFunction(None, planner=out_refuses_grad, source=source))
         else:
-            self._register(parse("Autograd"), KernelFunction(autograd, takes_key_set=True, source=place))
+            self._register(parse("Autograd"), KernelFunction(autograd, takes_key_set=True, source=source))
         # It also serves devices without a kernel, so that the error can name those with one.
-        default = KernelFunction(self._call_default, takes_key_set=True, source=place)
+        default = KernelFunction(self._call_default, takes_key_set=True, source=source)
         self._register(parse("CompositeExplicitAutograd"), default)
-        self._register(parse("Meta"), KernelFunction(self._call_fake, source=place))
+        self._register(parse("Meta"), KernelFunction(self._call_fake, source=source))
 
     def _register(self, key: DispatchKey, kernel: KernelFunction) -> None:
         self._handles.append(Dispatcher.singleton().register_impl(self._qualname, key, kernel))
@@ -294,7 +294,7 @@ class CustomOpDef:
         if keys:
             _check_chooses_device(self._schema)
 
-        place = caller()
+        source = caller()
 
         def register(function: Function) -> Function:
             _check_callable("register_kernel", function)
@@ -305,17 +305,17 @@ class CustomOpDef:
                 new = device_type is not None and device_type not in self._kernels
                 self._kernels[device_type] = function
                 if new and device_type is not None:
-                    self._register(keys[device_type], self._kernel_of(device_type, place))
+                    self._register(keys[device_type], self._kernel_of(device_type, source))
             return function
 
         return register if fn is None else register(fn)
 
-    def _kernel_of(self, device_type: str, place: str) -> KernelFunction:
+    def _kernel_of(self, device_type: str, source: str) -> KernelFunction:
         def kernel(*args: Any) -> Any:
             disabled = device_type in self._disabled
             return self._run(self._init_fn if disabled else self._kernels[device_type], args)
 
-        return KernelFunction(kernel, source=place)
+        return KernelFunction(kernel, source=source)
 
     def _call_default(self, bits: int, *args: Any) -> Any:
         function = self._kernels.get(None)
@@ -456,8 +456,8 @@ def written_arguments(schema: FunctionSchema) -> Function | None:
     names = [a.name for r in schema.returns for a in schema.arguments if a.alias_info == r.alias_info]
 
     def fake(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip([a.name for a in schema.positional_arguments], args, strict=True)) | kwargs
-        values = tuple(given[name] for name in names)
+        bound = dict(zip([a.name for a in schema.positional_arguments], args, strict=True)) | kwargs
+        values = tuple(bound[name] for name in names)
         return None if not values else values[0] if len(values) == 1 else values
 
     return fake

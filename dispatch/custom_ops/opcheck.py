@@ -226,8 +226,8 @@ def check_schema(sample: _Sample, tolerances: dict[str, float]) -> None:
                     f"Argument {argument.name} is defined as mutable but its version was not counted up"
                 )
     for number, (declared, value) in enumerate(zip(schema.returns, results, strict=True)):
-        for argument, given in declared_aliases(schema, declared, args):
-            if argument.is_write and value is not given:
+        for argument, aliased in declared_aliases(schema, declared, args):
+            if argument.is_write and value is not aliased:
                 raise RuntimeError(
                     f"Output {number} is defined to be argument {argument.name} but is another tensor"
                 )
@@ -265,9 +265,9 @@ def check_autograd_registration(sample: _Sample, tolerances: dict[str, float]) -
     if any(entry.kernels.get(key) for key in (highest_priority(bits), AUTOGRAD, IMPLICIT)):
         return
     result = entry.call_with_keys(bits & BELOW_AUTOGRAD, args)
-    given = {id(t) for t in tensors_in(args)}
+    argument_ids = {id(t) for t in tensors_in(args)}
     results = result if isinstance(result, tuple | list) else (result,)
-    if any(t._spec.requires_grad and id(t) not in given for t in tensors_in(results)):
+    if any(t._spec.requires_grad and id(t) not in argument_ids for t in tensors_in(results)):
         raise AssertionError(
             f"{entry.name}: at least one output of this operator has requires_grad=True but the operator does not "
             "have an autograd kernel defined at an autograd key (e.g. DispatchKey.Autograd). This could mean that "
@@ -312,14 +312,14 @@ def _check_alike(where: str, real: Any, fake: Any, devices: set[str]) -> None:
         return
     expected, got = real._spec, fake._spec
     device = "meta" if expected.device.type in devices else expected.device.type
-    for what, wanted, found in (
+    for noun, real_value, fake_value in (
         ("shape", expected.sizes, got.sizes),
         ("dtype", expected.dtype, got.dtype),
         ("strides", _significant(real), _significant(fake)),
         ("device", device, got.device.type),
     ):
-        if wanted != found:
-            raise AssertionError(f"{where}: the fake kernel gives {what} {found}, expected {wanted}")
+        if real_value != fake_value:
+            raise AssertionError(f"{where}: the fake kernel gives {noun} {fake_value}, expected {real_value}")
 
 
 def _significant(tensor: TensorImpl) -> list[int | None]:

@@ -108,12 +108,12 @@ def _check(iterator: TensorIterator, fn: Any) -> str:
 
 def _plan(iterator: TensorIterator, fn: Any, name: str) -> Callable[..., Any]:
     names = tuple("abcd"[: iterator.ninputs])
-    given = {
+    inputs = {
         each: operand.number if operand.tensor is None else operand.tensor._spec
         for each, operand in zip(names, iterator.inputs, strict=True)
     }
     output = iterator.output()._spec
-    call = StructuredCall(name, given, names, (output,), iterator, output.device, {"function": fn})
+    call = StructuredCall(name, inputs, names, (output,), iterator, output.device, {"function": fn})
     return find_kernel("gpu_kernel", "cuda", name)(call).into
 
 

@@ -45,8 +45,10 @@ def fragment_of(namespace: str, lib: Library | None) -> Library:
     """Return the library for registrations: the given one, or one that lives as long as the process."""
     if lib is not None:
         return lib
-    found = _fragments.get(namespace)
-    return found if found is not None else _fragments.setdefault(namespace, Library(namespace, "FRAGMENT"))
+    library = _fragments.get(namespace)
+    return (
+        library if library is not None else _fragments.setdefault(namespace, Library(namespace, "FRAGMENT"))
+    )
 
 
 def find_operator(op: Operator, asked_by: str) -> tuple[CustomOpDef | None, str]:
@@ -429,14 +431,14 @@ def register_tensor_dispatch(
         raise ValueError(
             f"register_tensor_dispatch: {tensor_dispatch_class!r} handles no operators: it has no {HANDLER}"
         )
-    place = name, tensor_dispatch_class
+    key = name, tensor_dispatch_class
 
     def register(function: Function) -> Function:
         def undo() -> None:
-            if dispatch_rules.get(place) is function:
-                del dispatch_rules[place]
+            if dispatch_rules.get(key) is function:
+                del dispatch_rules[key]
 
-        dispatch_rules[place] = function
+        dispatch_rules[key] = function
         if lib is not None:
             lib._keep(RegistrationHandle(undo))
         return function

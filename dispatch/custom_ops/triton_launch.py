@@ -33,10 +33,10 @@ Launcher = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
 
 
 class _Leaf(NamedTuple):
-    """Operator argument: the element `place` of its list `kind`."""
+    """Operator argument: the element at `index` of its list `kind`."""
 
     kind: str
-    place: int
+    index: int
 
 
 class _Record(NamedTuple):
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 _rows: list[Row] = []
-_places: dict[Any, int] = {}
+_row_indices: dict[Any, int] = {}
 _lock = threading.Lock()
 
 
@@ -98,7 +98,7 @@ def call_launch_operator(
     """
     names, written = _parameters(kernel)
     lists = _Arguments(written)
-    given = [lists.replaced(names[i] if i < len(names) else "", value) for i, value in enumerate(args)]
+    positional = [lists.replaced(names[i] if i < len(names) else "", value) for i, value in enumerate(args)]
     named = tuple([(name, lists.replaced(name, value)) for name, value in kwargs.items()])
     bound = {**dict(zip(names, args, strict=False)), **kwargs}
     configurations, sizes = [], []
@@ -107,8 +107,8 @@ def call_launch_operator(
         sizes += _sizes(grid(meta) if callable(grid) else grid)
     if is_running_fake() and not lists.written and not lists.read:
         return  # without tensors, a fake launch cannot be recognized
-    row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
-    launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
+    row = Row(kernel, launcher, tuple(positional), named, tuple(configurations))
+    launch_operator()(_row_index_of(row), sizes, lists.numbers, lists.written, lists.read)
 
 
 def launch_or_dispatch(
@@ -151,13 +151,13 @@ def launch_operator() -> OpOverload:
     return OpOverload(dispatcher.find_schema_or_throw(NAME))
 
 
-def _place_of(row: Row) -> int:
+def _row_index_of(row: Row) -> int:
     """Return the index of a row in the table; rows of the same objects share one."""
     key = _key(tuple(row))
     with _lock:
-        known = _places.get(key)
+        known = _row_indices.get(key)
         if known is None:
-            known = _places[key] = len(_rows)
+            known = _row_indices[key] = len(_rows)
             _rows.append(row)
         return known
 
@@ -174,15 +174,15 @@ def _key(value: Any) -> Any:
 
 
 def _run(
-    place: int, grid: Sequence[int], numbers: Sequence[int], written: Sequence[Any], read: Sequence[Any]
+    row_index: int, grid: Sequence[int], numbers: Sequence[int], written: Sequence[Any], read: Sequence[Any]
 ) -> None:
     """Make the launch of a row."""
-    if not 0 <= place < len(_rows):
+    if not 0 <= row_index < len(_rows):
         raise RuntimeError(
-            f"triton_kernel_wrapper_mutation: this process knows no Triton launch {place}; a graph that launches a "
+            f"triton_kernel_wrapper_mutation: this process knows no Triton launch {row_index}; a graph that launches a "
             "Triton kernel runs in the process that captured it: capture the function here"
         )
-    row = _rows[place]
+    row = _rows[row_index]
     lists = {"numbers": numbers, "written": written, "read": read}
     sizes = [tuple(grid[i : i + GRID_RANK]) for i in range(0, len(grid), GRID_RANK)]
 
@@ -203,7 +203,7 @@ def _run(
 
 def _restored(value: Any, lists: Mapping[str, Sequence[Any]]) -> Any:
     if isinstance(value, _Leaf):
-        return lists[value.kind][value.place]
+        return lists[value.kind][value.index]
     return value.restored(lists) if isinstance(value, _Record) else value
 
 
@@ -276,23 +276,23 @@ def _name(kernel: Any) -> str:
     return str(kernel.fn.__name__)
 
 
-def _metas(kernel: Any, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _metas(kernel: Any, bound: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the settings of each configuration, with all the values that a grid function may read."""
     if _is_function(kernel):
         parameters = inspect.signature(inspect.unwrap(kernel.fn)).parameters.values()
-        yield {}, {**{p.name: p.default for p in parameters if p.default is not p.empty}, **given}
+        yield {}, {**{p.name: p.default for p in parameters if p.default is not p.empty}, **bound}
     elif hasattr(kernel, "configs"):
         for config in kernel.configs:
             own = config.all_kwargs()
-            for inner, meta in _metas(kernel.fn, {**given, **own}):
+            for inner, meta in _metas(kernel.fn, {**bound, **own}):
                 if inner:
                     raise RuntimeError(f"kernel '{_name(kernel)}' is autotuned twice, which no graph holds")
                 yield own, meta
     else:
         values = getattr(kernel, "values", None)
         for name, heuristic in values.items() if isinstance(values, Mapping) else ():
-            given = {**given, name: heuristic(given)}
-        yield from _metas(kernel.fn, given)
+            bound = {**bound, name: heuristic(bound)}
+        yield from _metas(kernel.fn, bound)
 
 
 def _sizes(grid: Any) -> list[Any]:

@@ -88,8 +88,8 @@ def declared_aliases(
     """Return the arguments whose memory a result may share by the schema; all of them for the wildcard ``(*)``."""
     allowed = set(declared.alias_info.before_set) if declared.alias_info else set()
     return [
-        (argument, given)
-        for argument, given in zip(schema.arguments, args, strict=True)
+        (argument, value)
+        for argument, value in zip(schema.arguments, args, strict=True)
         if "*" in allowed or (argument.alias_info and allowed.intersection(argument.alias_info.before_set))
     ]
 
@@ -99,9 +99,9 @@ def undeclared_alias(schema: FunctionSchema, declared: Return, args: Sequence[An
 
     An argument that itself shares memory with a declared one is allowed: ``add_(x, x)`` returns both.
     """
-    aliases = [given for _, given in declared_aliases(schema, declared, args)]
-    for argument, given in zip(schema.arguments, args, strict=True):
-        if any_shared([value], [given]) and not any_shared([given], aliases):
+    aliases = [argument_value for _, argument_value in declared_aliases(schema, declared, args)]
+    for argument, argument_value in zip(schema.arguments, args, strict=True):
+        if any_shared([value], [argument_value]) and not any_shared([argument_value], aliases):
             return argument.name
     return None
 
@@ -109,8 +109,8 @@ def undeclared_alias(schema: FunctionSchema, declared: Return, args: Sequence[An
 def _check_aliases(where: str, schema: FunctionSchema, args: Sequence[Any], values: Sequence[Any]) -> None:
     earlier: list[TensorImpl] = []
     for declared, value in zip(schema.returns, values, strict=True):
-        for argument, given in declared_aliases(schema, declared, args):
-            if argument.is_write and value is not given:
+        for argument, argument_value in declared_aliases(schema, declared, args):
+            if argument.is_write and value is not argument_value:
                 form = "An out" if argument.is_out else "An in-place"
                 raise RuntimeError(
                     f"{where}: {form} operator must return its argument '{argument.name}', as '{schema}' says."

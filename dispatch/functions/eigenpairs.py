@@ -75,12 +75,12 @@ def eigenpairs(
                 return [None] * batch.numel()
             return list(each.expand(*batch, *each.shape[-2:]).reshape(-1, *each.shape[-2:]).unbind(0))
 
-        found = [
-            _eigenpairs(*one, count, steps, bound, downwards)
-            for one in zip(matrices(A), matrices(B), matrices(X), matrices(iK), strict=True)
+        pairs = [
+            _eigenpairs(*problem, count, steps, bound, downwards)
+            for problem in zip(matrices(A), matrices(B), matrices(X), matrices(iK), strict=True)
         ]
-        values = _ops.stack([value for value, _ in found]).reshape(*batch, count)
-        vectors = _ops.stack([vector for _, vector in found]).reshape(*batch, size, count)
+        values = _ops.stack([value for value, _ in pairs]).reshape(*batch, count)
+        vectors = _ops.stack([vector for _, vector in pairs]).reshape(*batch, size, count)
         return values, vectors
 
 
@@ -130,6 +130,6 @@ def _orthonormal(X: Tensor, B: Tensor | None) -> Tensor:
         length = (X * _dual(X, B)).sum(0).clamp(min=0).sqrt()
         X = X[:, length > 0] / length[length > 0]
         values, vectors = _ops.linalg_eigh(X.mT @ _dual(X, B))
-        kept = values > values[-1] * X.shape[0] * _BOUNDS[X.dtype]
-        X = X @ (vectors[:, kept] / values[kept].sqrt())
+        independent = values > values[-1] * X.shape[0] * _BOUNDS[X.dtype]
+        X = X @ (vectors[:, independent] / values[independent].sqrt())
     return X

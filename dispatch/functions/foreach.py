@@ -70,10 +70,10 @@ def _tensors(name: str, argument: str, position: int, value: object) -> list[Ten
             f"{name}(): argument '{argument}' (position {position}) must be tuple of Tensors, not "
             f"{type(value).__name__}"
         )
-    for place, each in enumerate(value):
+    for index, each in enumerate(value):
         if not isinstance(each, TensorImpl):
             raise TypeError(
-                f"{name}(): argument '{argument}' (position {position}): expected Tensor as element {place}, but got "
+                f"{name}(): argument '{argument}' (position {position}): expected Tensor as element {index}, but got "
                 f"{type(each).__name__}"
             )
     if not value:
@@ -130,13 +130,13 @@ def _at_once(
         return None
     if not go_together(tensors, *lists, *(() if element is None else ([element],))):
         return None
-    others, thirds = (*lists, [], [])[:2]
+    seconds, thirds = (*lists, [], [])[:2]
     if name.endswith("_"):
-        _ops._multi_tensor_pointwise_(tensors, operator, others, thirds, number, element)
+        _ops._multi_tensor_pointwise_(tensors, operator, seconds, thirds, number, element)
         return tensors
     if is_inference_mode_enabled():  # its results are inference tensors
         return None
-    return tuple(_ops._multi_tensor_pointwise(tensors, operator, others, thirds, number, element))
+    return tuple(_ops._multi_tensor_pointwise(tensors, operator, seconds, thirds, number, element))
 
 
 def _same_number(values: Sequence[Any]) -> Any:
@@ -172,13 +172,15 @@ def binary(operator: str) -> ForeachFunction:
     number_operator = _NUMBERS_TOO.get(plain, plain)
     with_number = number_operator + operator.removeprefix(plain)
 
-    def together(tensors: list[Tensor], other: Any, others: list[Any], alpha: Any) -> Sequence[Tensor] | None:
+    def together(
+        tensors: list[Tensor], other: Any, operands: list[Any], alpha: Any
+    ) -> Sequence[Tensor] | None:
         if isinstance(other, TensorImpl):
             return _at_once(name, plain, tensors, element=other) if alpha is None else None
-        if isinstance(others[0], TensorImpl):
-            is_list = all(isinstance(each, TensorImpl) for each in others)
-            return _at_once(name, plain, tensors, (others,), alpha) if is_list else None
-        number = _same_number(others)
+        if isinstance(operands[0], TensorImpl):
+            is_list = all(isinstance(each, TensorImpl) for each in operands)
+            return _at_once(name, plain, tensors, (operands,), alpha) if is_list else None
+        number = _same_number(operands)
         return None if number is None else _at_once(name, number_operator, tensors, number=number)
 
     def body(self: Any, other: Any, *, alpha: Any = None) -> Sequence[Tensor]:
@@ -188,19 +190,19 @@ def binary(operator: str) -> ForeachFunction:
             exponents = _tensors(name, "exponent", 2, other)
             return tuple(_ops.pow(self, each) for each in exponents)
         tensors = _tensors(name, "self", 1, self)
-        others = _others(name, tensors, other)
+        operands = _others(name, tensors, other)
         scale = {}
         if alpha is not None:
-            if plain not in ("add", "sub") or not isinstance(others[0], TensorImpl):
+            if plain not in ("add", "sub") or not isinstance(operands[0], TensorImpl):
                 raise TypeError(
                     f"{name}(): argument 'alpha' is for tensors that are added or subtracted alone"
                 )
             scale = {"alpha": alpha}
-        made = together(tensors, other, others, alpha)
+        made = together(tensors, other, operands, alpha)
         if made is None:
             made = [
                 _method(t, operator if isinstance(each, TensorImpl) else with_number)(each, **scale)
-                for t, each in zip(tensors, others, strict=True)
+                for t, each in zip(tensors, operands, strict=True)
             ]
         return _results(name, made, self)
 
@@ -222,9 +224,9 @@ def ternary(operator: str) -> ForeachFunction:
         tensors = _tensors(name, "self", 1, self)
         first = _others(name, tensors, _tensors(name, "tensor1", 2, tensor1))
         second = _others(name, tensors, _tensors(name, "tensor2", 3, tensor2))
-        given: Any = value if isinstance(scalars, int) and scalars == 1 else scalars
-        numbers: Any = given
-        if isinstance(given, TensorImpl):
+        supplied: Any = value if isinstance(scalars, int) and scalars == 1 else scalars
+        numbers: Any = supplied
+        if isinstance(supplied, TensorImpl):
             numbers = numbers.tolist()
         every = _others(name, tensors, numbers)
         same = _same_number(every)
@@ -319,8 +321,8 @@ def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> T
     tensors = _tensors("_foreach_copy_", "self", 1, self)
     sources = _others("_foreach_copy_", tensors, _tensors("_foreach_copy_", "src", 2, src))
     if _at_once("_foreach_copy_", "copy", tensors, (sources,)) is None:
-        for to, source in zip(tensors, sources, strict=True):
-            to.copy_(source, non_blocking)
+        for target, source in zip(tensors, sources, strict=True):
+            target.copy_(source, non_blocking)
     return self
 
 

@@ -104,8 +104,8 @@ def lu(
         "tt.lu is deprecated in favor of tt.linalg.lu_factor and tt.linalg.lu_factor_ex", stacklevel=3
     )
     with_infos = bool(get_infos)
-    found = _ops._lu_with_info(A, pivot=pivot, check_errors=False)
-    results = found if with_infos else tuple(found)[:2]
+    factors = _ops._lu_with_info(A, pivot=pivot, check_errors=False)
+    results = factors if with_infos else tuple(factors)[:2]
     if out is None:
         return results
     if not isinstance(out, tuple | list):
@@ -127,11 +127,11 @@ def _range_basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
         return A.mH @ x if M is None else A.mH @ x - M.mH @ x
 
     dtype = A.dtype if A.is_complex() or A.is_floating_point() else _ops.empty(0).dtype
-    found = _ops.linalg_qr(forward(_ops.randn(A.shape[-1], q, dtype=dtype, device=A.device)))[0]
+    basis = _ops.linalg_qr(forward(_ops.randn(A.shape[-1], q, dtype=dtype, device=A.device)))[0]
     for _ in range(niter):
-        found = _ops.linalg_qr(backward(found))[0]
-        found = _ops.linalg_qr(forward(found))[0]
-    return found
+        basis = _ops.linalg_qr(backward(basis))[0]
+        basis = _ops.linalg_qr(forward(basis))[0]
+    return basis
 
 
 def _projected_svd(

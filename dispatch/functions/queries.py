@@ -496,5 +496,5 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     if overflows(sizes) or overflows(steps):
         raise ValueError(f"Overflow when unpacking long long: unravel_index(): 'shape' is {sizes}")
     device = indices.device
-    places = _ops.floor_divide(indices.unsqueeze(-1), tensor(steps, dtype=int64, device=device))
-    return tuple(_ops.unbind(_ops.remainder(places, tensor(sizes, dtype=int64, device=device)), -1))
+    quotients = _ops.floor_divide(indices.unsqueeze(-1), tensor(steps, dtype=int64, device=device))
+    return tuple(_ops.unbind(_ops.remainder(quotients, tensor(sizes, dtype=int64, device=device)), -1))

@@ -140,12 +140,12 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     sizes = _sizes_of(whole.shape, left, axes_lengths, pattern)
     # A nameless dimension has size 1, and the first reshape drops it; an ellipsis stands for several dimensions.
     split = [size for axis in axes for size in sizes[axis]]
-    place: dict[Axis, list[int]] = {}
+    dims_of_axis: dict[Axis, list[int]] = {}
     count = 0
     for axis in axes:
-        place[axis] = list(range(count, count + len(sizes[axis])))
+        dims_of_axis[axis] = list(range(count, count + len(sizes[axis])))
         count += len(sizes[axis])
-    order = [number for group in right for axis in group if axis for number in place[axis]]
+    order = [number for group in right for axis in group if axis for number in dims_of_axis[axis]]
     merged: list[int] = []
     for group in right:
         if group is REST:
@@ -175,13 +175,13 @@ def _sizes_of(
             continue
         size = shape[number]
         number += 1
-        given = math.prod(lengths[axis] for axis in group if axis in lengths)
+        known_size = math.prod(lengths[axis] for axis in group if axis in lengths)
         open_axes = [axis for axis in group if axis not in lengths]
         if len(open_axes) > 1:
             raise ValueError(f"rearrange: cannot infer the sizes of two dimensions at once: {open_axes}")
-        if open_axes and given and size % given == 0:
-            sizes[open_axes[0]] = [size // given]
-        elif open_axes or given != size:
+        if open_axes and known_size and size % known_size == 0:
+            sizes[open_axes[0]] = [size // known_size]
+        elif open_axes or known_size != size:
             raise ValueError(
                 f"rearrange: dimension {number - 1} of size {size} does not fit ({' '.join(group)}) with "
                 f"{ {axis: lengths[axis] for axis in group if axis in lengths} }"

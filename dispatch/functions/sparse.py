@@ -35,14 +35,14 @@ class _Invariants:
 invariants = _Invariants()
 
 
-def are_checked(given: bool | None, device: Device) -> bool:
+def are_checked(check_invariants: bool | None, device: Device) -> bool:
     """Return whether a constructor checks index values: on the CPU by default, unless the caller disables it.
 
     On a GPU the host would have to wait, so the check is opt-in.
     """
-    if given is None:
-        given = invariants.enabled
-    return device.type == "cpu" if given is None else given
+    if check_invariants is None:
+        check_invariants = invariants.enabled
+    return device.type == "cpu" if check_invariants is None else check_invariants
 
 
 def placed(data: Any, dtype: ScalarType | None, device: Device | None) -> Any:

@@ -49,8 +49,8 @@ def _made(
     values = placed(values, dtype, None if device is None else Device(device))
     where = values.device
     # Lists become int64 tensors, or int32 ones beside an int32 tensor.
-    given = [part for part in (compressed, plain) if isinstance(part, TensorImpl)]
-    of_lists = int32 if len(given) == 1 and given[0]._spec.dtype is int32 else None
+    index_tensors = [part for part in (compressed, plain) if isinstance(part, TensorImpl)]
+    of_lists = int32 if len(index_tensors) == 1 and index_tensors[0]._spec.dtype is int32 else None
     compressed, plain = (
         placed(part, None if isinstance(part, TensorImpl) else of_lists, where)
         for part in (compressed, plain)
@@ -66,9 +66,9 @@ def _made(
     return made._set_requires_grad() if requires_grad else made  # type: ignore[no-any-return]
 
 
-def _expect(name: str, given: Layout | None, kind: Layout) -> None:
-    if given is not None and given is not kind:
-        raise RuntimeError(f"{name}: layout must be {spoken(kind)} but got {spoken(given)}")
+def _expect(name: str, layout: Layout | None, expected: Layout) -> None:
+    if layout is not None and layout is not expected:
+        raise RuntimeError(f"{name}: layout must be {spoken(expected)} but got {spoken(layout)}")
 
 
 @api_boundary
@@ -116,8 +116,8 @@ def sparse_compressed_tensor(
     """
     name = "sparse_compressed_tensor"
     if layout is None or layout not in COMPRESSED:
-        given = "none" if layout is None else spoken(layout)
-        raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {given}")
+        layout_name = "none" if layout is None else spoken(layout)
+        raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {layout_name}")
     return _made(
         name,
         compressed_indices,

@@ -115,8 +115,8 @@ def sym_max(a: Any, b: Any) -> Any:
         >>> tt.sym_max(3, 2), tt.sym_max(3, 2.0)
         (3, 3.0)
     """
-    found = max(a, b)
-    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+    result = max(a, b)
+    return float(result) if isinstance(a, float) or isinstance(b, float) else result
 
 
 @overridable
@@ -135,8 +135,8 @@ def sym_min(a: Any, b: Any) -> Any:
         >>> tt.sym_min(3, 2), tt.sym_min(3.0, 2)
         (2, 2.0)
     """
-    found = min(a, b)
-    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+    result = min(a, b)
+    return float(result) if isinstance(a, float) or isinstance(b, float) else result
 
 
 @overridable

@@ -100,8 +100,8 @@ class OperandInfo:
     @property
     def is_cast(self) -> bool:
         """True if a temporary of another dtype replaces the operand on the host."""
-        given, used = self.original_spec, self.spec
-        return given is not None and used is not None and used.dtype is not given.dtype
+        original, used = self.original_spec, self.spec
+        return original is not None and used is not None and used.dtype is not original.dtype
 
     @property
     def itemsize(self) -> int:
@@ -127,6 +127,6 @@ class OperandInfo:
         return new
 
     def __repr__(self) -> str:
-        what = self.number.__name__ if self.number is not None else repr(self.spec)
+        value = self.number.__name__ if self.number is not None else repr(self.spec)
         side = "output" if self.is_output else "input"
-        return f"OperandInfo({side}, {what}, stride_bytes={list(self.stride_bytes)})"
+        return f"OperandInfo({side}, {value}, stride_bytes={list(self.stride_bytes)})"

@@ -277,10 +277,11 @@ class TensorIterator(TensorIteratorBase):
     def _dim_to_distribute(self) -> int:
         """Return the slowest dimension that is not reduced and long enough, else the longest of those."""
         strides = self.operands[0].stride_bytes
-        kept = [dim for dim in range(self.ndim - 1, -1, -1) if strides[dim] != 0]
+        kept_dims = [dim for dim in range(self.ndim - 1, -1, -1) if strides[dim] != 0]
         threads = get_num_threads()
         return next(
-            (dim for dim in kept if self.shape[dim] >= threads), max(kept, key=lambda dim: self.shape[dim])
+            (dim for dim in kept_dims if self.shape[dim] >= threads),
+            max(kept_dims, key=lambda dim: self.shape[dim]),
         )
 
     def copy(self) -> TensorIterator:

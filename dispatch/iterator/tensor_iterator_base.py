@@ -402,18 +402,18 @@ class TensorIteratorBase:
     def set_output_raw_strided(self, index: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
         """Set the final spec of an output: as given, or of these sizes and strides if it is allocated or resized."""
         out = self.operands[index]
-        given = out.original_spec
-        if given is not None and not out.will_resize:
-            self._output_specs[index] = given if self.names is None else self._named(given)
+        original = out.original_spec
+        if original is not None and not out.will_resize:
+            self._output_specs[index] = original if self.names is None else self._named(original)
             return
         assert out.target_dtype is not None and out.device is not None
         out.current_dtype = out.target_dtype
         out.spec = TensorSpec.of(sizes, strides, out.target_dtype, out.device)
-        if given is None:
+        if original is None:
             self._output_specs[index] = self._named(out.spec)
             return
-        check_resize(given, sizes)
-        self._output_specs[index] = self._named(given.replace(sizes=sizes, strides=strides))
+        check_resize(original, sizes)
+        self._output_specs[index] = self._named(original.replace(sizes=sizes, strides=strides))
 
     def coalesce_dimensions(self) -> None:
         """Merge neighboring dimensions that every operand traverses with one stride, or of which one has size 1."""

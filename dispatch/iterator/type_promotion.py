@@ -94,16 +94,16 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
         (triten.float16, triten.int16)
     """
     try:
-        found = _PROMOTED[type1][type2]
+        promoted = _PROMOTED[type1][type2]
     except (KeyError, TypeError):
         if isinstance(type1, ScalarType) and isinstance(type2, ScalarType):
             return _promote_quantized(type1, type2)
         position = 2 if isinstance(type1, ScalarType) else 1
-        given = type(type2 if position == 2 else type1).__name__
+        type_name = type(type2 if position == 2 else type1).__name__
         raise TypeError(
-            f"promote_types(): argument 'type{position}' (position {position}) must be dtype, not {given}"
+            f"promote_types(): argument 'type{position}' (position {position}) must be dtype, not {type_name}"
         ) from None
-    if found is None:
+    if promoted is None:
         own = [d.scalar_name for d in (type1, type2) if d in st.registered]
         if own:
             raise RuntimeError(
@@ -115,7 +115,7 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
             f"Promotion for {kind} is not supported, attempted to promote "
             f"{type1.scalar_name} and {type2.scalar_name}"
         )
-    return found
+    return promoted
 
 
 def _promote_quantized(a: ScalarType, b: ScalarType) -> ScalarType:
@@ -160,9 +160,9 @@ def can_cast(from_: ScalarType, to: ScalarType) -> bool:
         return _CATEGORY[from_] <= _CATEGORY[to]
     except (KeyError, TypeError):
         position, name = (2, "to") if isinstance(from_, ScalarType) else (1, "from_")
-        given = type(to if position == 2 else from_).__name__
+        type_name = type(to if position == 2 else from_).__name__
         raise TypeError(
-            f"can_cast(): argument '{name}' (position {position}) must be dtype, not {given}"
+            f"can_cast(): argument '{name}' (position {position}) must be dtype, not {type_name}"
         ) from None
 
 

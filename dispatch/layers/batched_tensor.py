@@ -57,11 +57,11 @@ class BatchedValue:
 
 def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
     """Return the spec of one example of a tensor of this spec, mapped over `dim`."""
-    found = _specs.get((spec, dim))
-    if found is None:
+    result = _specs.get((spec, dim))
+    if result is None:
         if len(_specs) >= MAX_SPECS:
             _specs.clear()
-        found = _specs[spec, dim] = TensorSpec.of(
+        result = _specs[spec, dim] = TensorSpec.of(
             spec.sizes[:dim] + spec.sizes[dim + 1 :],
             spec.strides[:dim] + spec.strides[dim + 1 :],
             spec.dtype,
@@ -71,7 +71,7 @@ def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
             layout=spec.layout,
             keys=BATCHED_KEYS,
         )
-    return found
+    return result
 
 
 def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
@@ -102,13 +102,13 @@ def unbatched(tensor: TensorImpl, level: VmapLevel) -> tuple[Any, int | None]:
     return tensor, None
 
 
-def refuse_escaped(level: VmapLevel, what: str) -> None:
+def refuse_escaped(level: VmapLevel, operation: str) -> None:
     """Raise RuntimeError for a batched tensor whose vmap has ended, or is not visible here."""
     if not is_visible(level):
         raise RuntimeError(
-            f"{what}: a BatchedTensor of vmap level {level.number} is used where that vmap is not in progress. Either "
-            "your tensor may have escaped from inside a function being vmapped, which is a user error, or it is used "
-            "in another thread. Return it from the function instead."
+            f"{operation}: a BatchedTensor of vmap level {level.number} is used where that vmap is not in progress. "
+            "Either your tensor may have escaped from inside a function being vmapped, which is a user error, or it is "
+            "used in another thread. Return it from the function instead."
         )
 
 
@@ -149,10 +149,10 @@ class BatchedTensor(Tensor):
         self._data = BatchedValue(value.detach(), data.dim, data.level)
         return self
 
-    def _no_storage(self, asked: str) -> NoReturn:
+    def _no_storage(self, accessor: str) -> NoReturn:
         raise RuntimeError(
-            f"vmap: Cannot access data pointer of Tensor that doesn't have storage: {asked} asks for the values of a "
-            "BatchedTensor"
+            f"vmap: Cannot access data pointer of Tensor that doesn't have storage: {accessor} asks for the values of "
+            "a BatchedTensor"
         )
 
     def numpy(self, *, force: bool = False) -> NoReturn:

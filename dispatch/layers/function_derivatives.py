@@ -53,9 +53,9 @@ class _Call:
 
     def __init__(self, name: str, func: Func, inputs: Any, create_graph: bool, strict: bool) -> None:
         self.name, self.func, self.create_graph, self.strict = name, func, create_graph, strict
-        self.takes_tuple, given = _tensors(inputs, "inputs", name)
+        self.takes_tuple, tensors = _tensors(inputs, "inputs", name)
         # New tensors, so that captured tensors of `func` are distinct from its arguments.
-        self.inputs = tuple(_fresh(t, create_graph, True) for t in given)
+        self.inputs = tuple(_fresh(t, create_graph, True) for t in tensors)
         self.gives_tuple = False
         self.outputs: Tensors = ()
 
@@ -65,14 +65,14 @@ class _Call:
         )
         self.check(self.outputs, "outputs")
 
-    def check(self, values: Sequence[Any], what: str) -> None:
+    def check(self, values: Sequence[Any], kind: str) -> None:
         """Raise RuntimeError in strict mode for a value that depends on no input."""
         if self.strict:
             for number, value in enumerate(values):
                 if value is None:
                     raise RuntimeError(INDEPENDENT["vjp"].format(number))
                 if not value.requires_grad:
-                    raise RuntimeError(CONSTANT[what].format(number))
+                    raise RuntimeError(CONSTANT[kind].format(number))
 
     def vector(self, v: Any, like: Tensors, is_tuple: bool, missing: str) -> Tensors | None:
         """Return the given vector, checked against its tensors; None if a single element needs no vector."""
@@ -80,20 +80,20 @@ class _Call:
             if len(like) != 1 or like[0].numel() != 1:
                 raise RuntimeError(f"The vector v can only be None if {missing}.")
             return None
-        _, given = _tensors(v, "v", self.name)
-        if len(given) != len(like):
+        _, vectors = _tensors(v, "v", self.name)
+        if len(vectors) != len(like):
             raise RuntimeError(
-                f"v is a tuple of invalid length: should be {len(like)} but got {len(given)}."
+                f"v is a tuple of invalid length: should be {len(like)} but got {len(vectors)}."
                 if is_tuple
                 else "The given v should contain a single Tensor."
             )
-        for number, (each, other) in enumerate(zip(given, like, strict=True)):
+        for number, (each, other) in enumerate(zip(vectors, like, strict=True)):
             if each.shape != other.shape:
                 entry = f"Entry {number} in " if is_tuple else ""
                 raise RuntimeError(
                     f"{entry}v has invalid size: should be {other.shape} but got {each.shape}."
                 )
-        return tuple(_fresh(t, self.create_graph, False) for t in given)
+        return tuple(_fresh(t, self.create_graph, False) for t in vectors)
 
     def scalar(self) -> None:
         """Raise RuntimeError unless the function returned one tensor of one element."""
@@ -106,18 +106,18 @@ class _Call:
 
     def filled(self, grads: Sequence[Any], like: Tensors) -> Tensors:
         """Return zeros for missing values, or raise an error in strict mode."""
-        found = []
+        results = []
         for number, (each, other) in enumerate(zip(grads, like, strict=True)):
             if each is None and self.strict:
                 raise RuntimeError(INDEPENDENT[self.name].format(number))
             if self.strict and self.create_graph and not each.requires_grad:
-                what = "jacobian" if self.name in ("vjp", "jvp") else "hessian"
+                noun = "jacobian" if self.name in ("vjp", "jvp") else "hessian"
                 raise RuntimeError(
-                    f"The {what} of the user-provided function is independent of input {number}. This is not allowed "
+                    f"The {noun} of the user-provided function is independent of input {number}. This is not allowed "
                     "in strict mode when create_graph=True."
                 )
-            found.append(ops.zeros_like(other) if each is None else each)
-        return tuple(found)
+            results.append(ops.zeros_like(other) if each is None else each)
+        return tuple(results)
 
     def last(self, outputs: Tensors, inputs: Tensors, v: Tensors | None) -> Sequence[Any]:
         """Return the final gradients, recorded if the caller may differentiate them."""
@@ -126,18 +126,18 @@ class _Call:
 
     def finish(self, values: Tensors, as_tuple: bool) -> Any:
         """Return the values without history, unless the caller requests it."""
-        found = values if self.create_graph else tuple(t.detach() for t in values)
-        return found if as_tuple else found[0]
+        results = values if self.create_graph else tuple(t.detach() for t in values)
+        return results if as_tuple else results[0]
 
 
-def _tensors(value: Any, what: str, name: str) -> tuple[bool, Tensors]:
+def _tensors(value: Any, noun: str, name: str) -> tuple[bool, Tensors]:
     is_tuple = isinstance(value, tuple)
     values = value if is_tuple else (value,)
     for number, each in enumerate(values):
         if not isinstance(each, TensorImpl):
-            which = f"value at index {number}" if is_tuple else f"given {what}"
+            which = f"value at index {number}" if is_tuple else f"given {noun}"
             raise TypeError(
-                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the {which} has type "
+                f"The {noun} given to {name} must be either a Tensor or a tuple of Tensors but the {which} has type "
                 f"{type(each)}."
             )
     return is_tuple, values
@@ -153,8 +153,8 @@ def _gradients(
     outputs: Tensors, inputs: Tensors, grads: Tensors | None, create_graph: bool, **options: Any
 ) -> Sequence[Any]:
     """Return `grad` of the outputs that require it; None for independent ones."""
-    given = grads or (None,) * len(outputs)
-    pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o is not None and o.requires_grad]
+    root_grads = grads or (None,) * len(outputs)
+    pairs = [(o, g) for o, g in zip(outputs, root_grads, strict=True) if o is not None and o.requires_grad]
     if not pairs:
         return (None,) * len(inputs)
     roots, weights = zip(*pairs, strict=True)
@@ -197,8 +197,8 @@ def vjp(
             call.gives_tuple,
             "the user-provided function returns a single Tensor with a single element",
         )
-    found = call.filled(call.last(call.outputs, call.inputs, v), call.inputs)
-    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
+    product = call.filled(call.last(call.outputs, call.inputs, v), call.inputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(product, call.takes_tuple)
 
 
 _ONE_INPUT = "the input to the user-provided function is a single Tensor with a single element"
@@ -230,8 +230,8 @@ def jvp(
         weights = tuple(ops.zeros_like(out)._set_requires_grad() for out in call.outputs)
         gradients = tuple(_gradients(call.outputs, call.inputs, weights, True))
         call.check(gradients, "gradients")
-    found = call.filled(call.last(gradients, weights, v), call.outputs)
-    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.gives_tuple)
+    product = call.filled(call.last(gradients, weights, v), call.outputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(product, call.gives_tuple)
 
 
 @api_boundary
@@ -252,8 +252,8 @@ def vhp(
         (tensor(9.), tensor([  6., 120.]))
     """
     call, v, gradients = _first_of_two("vhp", func, inputs, v, create_graph, strict)
-    found = call.filled(call.last(gradients, call.inputs, v), call.inputs)
-    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
+    product = call.filled(call.last(gradients, call.inputs, v), call.inputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(product, call.takes_tuple)
 
 
 @api_boundary
@@ -278,8 +278,8 @@ def hvp(
     with enable_grad():
         weights = tuple(ops.zeros_like(t)._set_requires_grad() for t in call.inputs)
         twice = tuple(_gradients(gradients, call.inputs, weights, True))
-    found = call.filled(call.last(twice, weights, v), call.inputs)
-    return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
+    product = call.filled(call.last(twice, weights, v), call.inputs)
+    return call.finish(call.outputs, call.gives_tuple), call.finish(product, call.takes_tuple)
 
 
 def _first_of_two(
@@ -362,14 +362,14 @@ def _by_rows(func: Func, inputs: Any, create_graph: bool, strict: bool, vectoriz
                 "`strict=False` or `vectorize=False`."
             )
         rows_of = _rows_at_once if vectorize else _rows
-        found = tuple(
+        jacobians = tuple(
             tuple(
                 rows.reshape((*output.shape, *source.shape))
                 for rows, source in zip(rows_of(call, number), call.inputs, strict=True)
             )
             for number, output in enumerate(call.outputs)
         )
-    nested = tuple(call.finish(each, call.takes_tuple) for each in found)
+    nested = tuple(call.finish(each, call.takes_tuple) for each in jacobians)
     return nested if call.gives_tuple else nested[0]
 
 
@@ -378,11 +378,11 @@ def _rows(call: _Call, number: int) -> list[Any]:
     flat = call.outputs[number].reshape(-1)
     rows: list[list[Any]] = [[] for _ in call.inputs]
     for i in range(flat.numel()):
-        found = _gradients((flat[i],), call.inputs, None, call.create_graph, retain_graph=True)
-        for place, (each, source) in enumerate(zip(found, call.inputs, strict=True)):
+        grads = _gradients((flat[i],), call.inputs, None, call.create_graph, retain_graph=True)
+        for index, (each, source) in enumerate(zip(grads, call.inputs, strict=True)):
             if call.strict and each is None:
                 raise RuntimeError(
-                    f"Output {number} of the user-provided function is independent of input {place}. This is not "
+                    f"Output {number} of the user-provided function is independent of input {index}. This is not "
                     "allowed in strict mode."
                 )
             if call.strict and call.create_graph and not each.requires_grad:
@@ -390,7 +390,7 @@ def _rows(call: _Call, number: int) -> list[Any]:
                     f"The jacobian of the user-provided function is independent of input {number}. This is not allowed "
                     "in strict mode when create_graph=True."
                 )
-            rows[place].append(ops.zeros_like(source) if each is None else each)
+            rows[index].append(ops.zeros_like(source) if each is None else each)
     return [
         ops.stack(each) if each else source.new_zeros((0, *source.shape))
         for each, source in zip(rows, call.inputs, strict=True)
@@ -401,7 +401,7 @@ def _rows_at_once(call: _Call, number: int) -> list[Any]:
     output = call.outputs[number]
     count = output.numel()
     (basis,) = _construct_standard_basis_for((output,), (count,))
-    found = _gradients(
+    grads = _gradients(
         (output.reshape(-1),),
         call.inputs,
         (basis,),
@@ -411,7 +411,7 @@ def _rows_at_once(call: _Call, number: int) -> list[Any]:
     )
     return [
         source.new_zeros((count, *source.shape)) if each is None else each
-        for each, source in zip(found, call.inputs, strict=True)
+        for each, source in zip(grads, call.inputs, strict=True)
     ]
 
 
@@ -456,7 +456,7 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
             "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
             "`vectorize=True`."
         )
-    takes_tuple, given = _tensors(inputs, "inputs", "jacobian")
+    takes_tuple, tensors = _tensors(inputs, "inputs", "jacobian")
     gives_tuple = False
 
     def checked(*values: Tensor) -> Tensors:
@@ -464,17 +464,17 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
         gives_tuple, outputs = _tensors(func(*values), "outputs of the user-provided function", "jacobian")
         return outputs
 
-    counts = [each.numel() for each in given]
+    counts = [each.numel() for each in tensors]
     bases = [
         basis.reshape(-1, *each.shape)
-        for basis, each in zip(_construct_standard_basis_for(given, counts), given, strict=True)
+        for basis, each in zip(_construct_standard_basis_for(tensors, counts), tensors, strict=True)
     ]
-    columns = vmap(lambda *tangents: jvp_of(checked, given, tangents)[1])(*bases)
+    columns = vmap(lambda *tangents: jvp_of(checked, tensors, tangents)[1])(*bases)
     nested = []
     for each in columns:
         parts = tuple(
             part.movedim(0, -1).reshape((*each.shape[1:], *source.shape))
-            for part, source in zip(each.split(counts), given, strict=True)
+            for part, source in zip(each.split(counts), tensors, strict=True)
         )
         nested.append(parts if takes_tuple else parts[0])
     return tuple(nested) if gives_tuple else nested[0]
@@ -500,29 +500,29 @@ def hessian(
                 [ 0., 12.]])
     """
     _refuse_inside_transform()
-    takes_tuple, given = _tensors(inputs, "inputs", "hessian")
+    takes_tuple, tensors = _tensors(inputs, "inputs", "hessian")
     _check_strategy(outer_jacobian_strategy)
 
     def one_element(*values: Tensor) -> Any:
-        gives_tuple, found = _tensors(func(*values), "outputs of the user-provided function", "hessian")
-        if strict and not all(out.requires_grad for out in found):
+        gives_tuple, outputs = _tensors(func(*values), "outputs of the user-provided function", "hessian")
+        if strict and not all(out.requires_grad for out in outputs):
             raise RuntimeError(CONSTANT["outputs"].format(0))
         if gives_tuple:
             raise RuntimeError("The function given to hessian should return a single Tensor")
-        if found[0].numel() != 1:
+        if outputs[0].numel() != 1:
             raise RuntimeError(
                 "The Tensor returned by the function given to hessian should contain a single element"
             )
-        return found[0].squeeze()
+        return outputs[0].squeeze()
 
     def gradients(*values: Tensor) -> Tensors:
         if outer_jacobian_strategy == "forward-mode":
             values = tuple(value._set_requires_grad() for value in values)
-        found: Tensors = _by_rows(one_element, values, True, False, False)
-        for number, each in enumerate(found):
+        rows: Tensors = _by_rows(one_element, values, True, False, False)
+        for number, each in enumerate(rows):
             if strict and not each.requires_grad:
                 raise RuntimeError(CONSTANT["jacobian"].format(number))
-        return found
+        return rows
 
-    found = jacobian(gradients, given, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return found if takes_tuple else found[0][0]
+    result = jacobian(gradients, tensors, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return result if takes_tuple else result[0][0]

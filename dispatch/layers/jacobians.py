@@ -35,18 +35,18 @@ def _basis_of(tensors: Sequence[Any]) -> list[Any]:
     return made
 
 
-def _check_are_tensors(values: Sequence[Any], name: str, what: str) -> None:
+def _check_are_tensors(values: Sequence[Any], name: str, noun: str) -> None:
     for value in values:
         if not isinstance(value, TensorImpl):
-            raise RuntimeError(f"{name}: Expected all {what} to be Tensors, got {type(value).__name__}")
+            raise RuntimeError(f"{name}: Expected all {noun} to be Tensors, got {type(value).__name__}")
 
 
-def _check_are_real(values: Sequence[Any], name: str, what: str, each: str) -> None:
+def _check_are_real(values: Sequence[Any], name: str, noun: str, each: str) -> None:
     """Refuse complex tensors, whose derivatives are not single complex numbers. Raises RuntimeError."""
     for position, value in enumerate(values):
         if isinstance(value, TensorImpl) and value._spec.dtype.is_complex:
             raise RuntimeError(
-                f"{name}: Expected all {what} to be real but received complex tensor at flattened {each} idx: "
+                f"{name}: Expected all {noun} to be real but received complex tensor at flattened {each} idx: "
                 f"{position}"
             )
 
@@ -113,8 +113,8 @@ def jacrev(
             own = tree_map(functools.partial(_rows, start=start, count=count, sizes=sizes), rows)
             jacobians.append(own[0] if isinstance(argnums, int) else own)
             start += count
-        found = tree_unflatten(jacobians, spec)
-        return (found, result[2]) if has_aux else found
+        result_tree = tree_unflatten(jacobians, spec)
+        return (result_tree, result[2]) if has_aux else result_tree
 
     return wrapper
 
@@ -175,10 +175,10 @@ def jacfwd(
                 start += value._spec.numel
             own = tree_unflatten(parts, spec)
             jacobians.append(own[0] if isinstance(argnums, int) else own)
-        found = tree_unflatten(jacobians, out_spec)
+        result_tree = tree_unflatten(jacobians, out_spec)
         if not has_aux:
-            return found
-        return found, tree_map(_first, columns[1])
+            return result_tree
+        return result_tree, tree_map(_first, columns[1])
 
     return wrapper
 

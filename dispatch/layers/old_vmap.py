@@ -75,15 +75,15 @@ def _vmap(
             return tuple([each for each in flat if each is not None])
 
         mapped = iter(_mapping(tensors_of, in_dims, 0, "error", lambda size: size, is_old=True)(*args))
-        places = (out_dims,) * len(is_none) if isinstance(out_dims, int) else out_dims
-        if len(places) != len(is_none):
+        positions = (out_dims,) * len(is_none) if isinstance(out_dims, int) else out_dims
+        if len(positions) != len(is_none):
             raise ValueError(
                 f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must have one dim per output (got {len(is_none)} "
                 f"outputs) of {name}."
             )
         made = [
-            None if absent else _moved(next(mapped), place)
-            for absent, place in zip(is_none, places, strict=True)
+            None if absent else _moved(next(mapped), position)
+            for absent, position in zip(is_none, positions, strict=True)
         ]
         return made[0] if is_single else tuple(made)
 
@@ -103,8 +103,8 @@ def _check_in_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> None:
             )
 
 
-def _moved(output: Any, place: int) -> Any:
-    return output.movedim(0, place) if place else output
+def _moved(output: Any, dim: int) -> Any:
+    return output.movedim(0, dim) if dim else output
 
 
 def _check_are_tensors(name: str, outputs: Sequence[Any], is_single: bool) -> None:

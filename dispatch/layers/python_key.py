@@ -114,7 +114,7 @@ def active_modes() -> tuple[TensorDispatchMode, ...]:
 def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return bound arguments as a caller would write them: trailing and keyword-only defaults are omitted."""
     positional: list[Any] = []
-    kept = 0
+    num_kept = 0
     named: dict[str, Any] = {}
     for (argument, has_default, default), value in zip(op.schema.usual_values, values, strict=True):
         usual = has_default and _is_default(value, default)
@@ -124,8 +124,8 @@ def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any
             continue
         positional.append(value)
         if not usual:
-            kept = len(positional)
-    return tuple(positional[:kept]), named
+            num_kept = len(positional)
+    return tuple(positional[:num_kept]), named
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -158,13 +158,13 @@ def bound_handler(
 
 def handling_types(values: Sequence[Any]) -> list[type]:
     """Return the tensor subclasses with a handler among arguments: in their order, subclasses before their bases."""
-    found: list[type] = []
+    classes: list[type] = []
     for tensor in tensors_in(values):
         cls = type(tensor)
-        if cls not in found and hasattr(cls, HANDLER):
-            position = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
-            found.insert(position, cls)
-    return found
+        if cls not in classes and hasattr(cls, HANDLER):
+            position = next((i for i, other in enumerate(classes) if issubclass(cls, other)), len(classes))
+            classes.insert(position, cls)
+    return classes
 
 
 dispatch_rules: dict[tuple[str, type], Callable[..., Any]] = {}

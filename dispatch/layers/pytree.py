@@ -265,19 +265,19 @@ class TreeSpec:
         Raises:
             ValueError: a node is of another class, has other children, keys or another context.
         """
-        found: list[Any] = []
-        _flatten_up_to(self, tree, found)
-        return found
+        subtrees: list[Any] = []
+        _flatten_up_to(self, tree, subtrees)
+        return subtrees
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Return the tree of these leaves. Raises ValueError for a wrong number of leaves."""
-        given = leaves if isinstance(leaves, list | tuple) else list(leaves)
-        if len(given) != self.num_leaves:
+        leaf_list = leaves if isinstance(leaves, list | tuple) else list(leaves)
+        if len(leaf_list) != self.num_leaves:
             raise ValueError(
-                f"treespec.unflatten(leaves): `leaves` has length {len(given)} but the spec refers to a pytree that "
-                f"holds {self.num_leaves} items ({self})."
+                f"treespec.unflatten(leaves): `leaves` has length {len(leaf_list)} but the spec refers to a pytree "
+                f"that holds {self.num_leaves} items ({self})."
             )
-        return _built(iter(given), self)
+        return _built(iter(leaf_list), self)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -413,15 +413,15 @@ def _broadcast_to_and_flatten(
     ]
 
 
-def _flatten_up_to(spec: TreeSpec, tree: Any, found: list[Any]) -> None:
+def _flatten_up_to(spec: TreeSpec, tree: Any, subtrees: list[Any]) -> None:
     if spec.is_leaf():
-        found.append(tree)
+        subtrees.append(tree)
         return
     kind, want = node_type(tree), spec.type
     both_dicts = kind in _DICTS and want in _DICTS
     if kind is not want and not both_dicts:
-        what = "Node type" if want in _BUILTIN else "Type"
-        raise ValueError(f"{what} mismatch; expected {want!r}, but got {kind!r}.")
+        noun = "Node type" if want in _BUILTIN else "Type"
+        raise ValueError(f"{noun} mismatch; expected {want!r}, but got {kind!r}.")
     children, context = NODES[kind].flatten_fn(tree)
     children = list(children)
     if len(children) != spec.num_children:
@@ -442,7 +442,7 @@ def _flatten_up_to(spec: TreeSpec, tree: Any, found: list[Any]) -> None:
             f"Node context mismatch for node type {want!r}; expected {spec._context!r}, but got {context!r}."
         )
     for child, inner in zip(children, spec._children, strict=True):
-        _flatten_up_to(inner, child, found)
+        _flatten_up_to(inner, child, subtrees)
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
@@ -545,13 +545,13 @@ def _named_factory(dumped: Any) -> list[Any]:
 
 
 def _named_tuple_name(cls: Any) -> str:
-    found = SERIALIZATIONS.get(cls)
-    if found is None or found.name == UNNAMED:
+    serialization = SERIALIZATIONS.get(cls)
+    if serialization is None or serialization.name == UNNAMED:
         raise NotImplementedError(
             f"Can't serialize TreeSpec of namedtuple class {cls} because we didn't register a serializated_type_name. "
             "Please register using `_register_namedtuple`."
         )
-    return found.name
+    return serialization.name
 
 
 def _named_tuple_class(name: Any) -> Any:

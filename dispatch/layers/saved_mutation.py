@@ -86,9 +86,9 @@ class _KeepBeforeWrites(TensorDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = kwargs or {}
-        for place, argument in enumerate(func._schema.arguments):
+        for position, argument in enumerate(func._schema.arguments):
             if argument.is_write:
-                self._saved.keep(args[place] if place < len(args) else named.get(argument.name))
+                self._saved.keep(args[position] if position < len(args) else named.get(argument.name))
         return func(*args, **named)
 
 

@@ -34,19 +34,19 @@ class _Sources:
     """Tensors that a transform differentiates by: aliases of the leaves of some trees."""
 
     def __init__(self, tree: Any, name: str) -> None:
-        given, self.spec = tree_flatten(tree)
+        leaves, self.spec = tree_flatten(tree)
         self.tensors: list[Any] = []
         self.fresh: set[int] = set()
         before = set_grad_enabled(
             True
         )  # a tensor differentiated later, outside of a no_grad block, has its history
         try:
-            self._take(given, name)
+            self._take(leaves, name)
         finally:
             set_grad_enabled(before)
 
-    def _take(self, given: Sequence[Any], name: str) -> None:
-        for value in given:
+    def _take(self, leaves: Sequence[Any], name: str) -> None:
+        for value in leaves:
             if not isinstance(value, TensorImpl):
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}: {name}")
             dtype = value._spec.dtype
@@ -108,17 +108,17 @@ def lowered(tensor: Any) -> Any:
 
 
 def _outputs_of(outputs: Any, name: str) -> tuple[list[Any], TreeSpec]:
-    found, spec = tree_flatten(outputs)
-    if not found or found == [None]:
+    leaves, spec = tree_flatten(outputs)
+    if not leaves or leaves == [None]:
         raise RuntimeError(
             f"{name}: Expected f to be a function that has non-empty output (got output = {outputs})"
         )
-    for each in found:
+    for each in leaves:
         if not isinstance(each, TensorImpl):
             raise RuntimeError(
                 f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(each)}"
             )
-    return found, spec
+    return leaves, spec
 
 
 def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
@@ -187,12 +187,12 @@ def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) 
                 output, aux = _split_aux(result, has_aux, "grad_and_value(f)(*args)")
                 _check_scalar(output)
                 linked = outer and sources.depend_on_others([output])
-                found = _gradients([output], sources, None, linked, retain_graph=linked)
+                grads = _gradients([output], sources, None, linked, retain_graph=linked)
             finally:
                 set_grad_enabled(outer)
         if not linked:
             output, aux = lowered(output), tree_map(lowered, aux)
-        inputs = tree_unflatten(found, sources.spec)
+        inputs = tree_unflatten(grads, sources.spec)
         inputs = inputs[0] if isinstance(argnums, int) else inputs
         return inputs, ((output, aux) if has_aux else output)
 
@@ -222,9 +222,9 @@ def _gradients(
         for o, c in zip(outputs, cotangents or outputs, strict=True)
         if o._spec.requires_grad
     ]
-    found: Sequence[Any] = [None] * len(sources.tensors)
+    grads: Sequence[Any] = [None] * len(sources.tensors)
     if pairs:
-        found = gradients(
+        grads = gradients(
             [o for o, _ in pairs],
             sources.tensors,
             None if cotangents is None else [c for _, c in pairs],
@@ -234,7 +234,7 @@ def _gradients(
         )
     before = set_grad_enabled(False)
     try:
-        return [zeros_like(s) if g is None else g for s, g in zip(sources.tensors, found, strict=True)]
+        return [zeros_like(s) if g is None else g for s, g in zip(sources.tensors, grads, strict=True)]
     finally:
         set_grad_enabled(before)
 
@@ -263,8 +263,8 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
     @api_boundary
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        found, value = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
 
     return wrapper
 
@@ -299,11 +299,11 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
 
     @api_boundary
     def pull_back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        flat, given = tree_flatten(cotangents)
-        if given != spec:
+        flat, structure = tree_flatten(cotangents)
+        if structure != spec:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
-                f"function. cotangents: {given}, primal output: {spec}"
+                f"function. cotangents: {structure}, primal output: {spec}"
             )
         for number, (cotangent, out) in enumerate(zip(flat, outputs, strict=True)):
             if not isinstance(cotangent, TensorImpl):
@@ -318,10 +318,10 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
                 )
         graph = is_grad_enabled() and (linked or any(c._spec.requires_grad for c in flat))
         with entered_grad(level.depth):
-            found = _gradients(
+            grads = _gradients(
                 outputs, sources, flat, graph if create_graph is None else create_graph, retain_graph
             )
-        return tree_unflatten(found, sources.spec)
+        return tree_unflatten(grads, sources.spec)
 
     if not (linked and outer):
         outputs_for_caller, aux = [lowered(o) for o in outputs], tree_map(lowered, aux)
@@ -364,24 +364,24 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
 
     @api_boundary
     def derivative(*tangents: Any) -> Any:
-        directions, given = tree_flatten(tangents)
-        if given != spec:
+        directions, structure = tree_flatten(tangents)
+        if structure != spec:
             raise RuntimeError(
-                f"Expected the tangents {given} to have the same argspec as the primals {spec}"
+                f"Expected the tangents {structure} to have the same argspec as the primals {spec}"
             )
         for number, (direction, point) in enumerate(zip(directions, points, strict=True)):
-            for what in ("shape", "dtype"):
-                mine, expected = getattr(direction, what, None), getattr(point, what)
+            for attribute in ("shape", "dtype"):
+                mine, expected = getattr(direction, attribute, None), getattr(point, attribute)
                 if mine != expected:
                     raise RuntimeError(
-                        f"tangent:{number} with {what} {mine} in flattened pytree doesn't match the {what} "
+                        f"tangent:{number} with {attribute} {mine} in flattened pytree doesn't match the {attribute} "
                         f"{expected} of the corresponding primal."
                     )
-        (found,) = push_forward(tree_unflatten(directions, spec))
+        (pushed,) = push_forward(tree_unflatten(directions, spec))
         if is_linked or (is_grad_enabled() and any(each.requires_grad for each in directions)):
-            return found
+            return pushed
         # The inner pull-back was recorded, but none of its graph belongs to the caller.
-        return tree_map(_lowered_throughout, found)
+        return tree_map(_lowered_throughout, pushed)
 
     return value, derivative
 
@@ -411,12 +411,12 @@ def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
         >>> shapes
         [triten.Size([2, 3])]
     """
-    found: Any = tensor
-    while isinstance(found, BatchedTensor):
-        found = found._data.value
+    value: Any = tensor
+    while isinstance(value, BatchedTensor):
+        value = value._data.value
         if not recurse:
             break
-    return found  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 @api_boundary
@@ -460,11 +460,11 @@ def jvp(
         )
     if not points:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
-    for what, values in (("primals", points), ("tangents", directions)):
+    for noun, values in (("primals", points), ("tangents", directions)):
         for each in values:
             if not isinstance(each, TensorImpl):
                 raise RuntimeError(
-                    f"jvp(f, primals, tangents): Expected {what} to only contain Tensors, got {type(each)}"
+                    f"jvp(f, primals, tangents): Expected {noun} to only contain Tensors, got {type(each)}"
                 )
     with entered_grad(), _set_fwd_grad_enabled(True), dual_level() as level:
         duals = [

@@ -213,31 +213,31 @@ def _mapped(
 ) -> Any:
     """Run all examples at once."""
     with entered_vmap(size, randomness, is_old) as level:
-        given = _create_batched_inputs(dims, leaves, level.number, spec)
-        return _unwrap_batched(func(*given, **kwargs), out_dims, level.number, size, func)
+        call_args = _create_batched_inputs(dims, leaves, level.number, spec)
+        return _unwrap_batched(func(*call_args, **kwargs), out_dims, level.number, size, func)
 
 
 def _create_batched_inputs(
     flat_in_dims: Sequence[int | None], flat_args: Sequence[Any], vmap_level: int, args_spec: TreeSpec
 ) -> Any:
     """Return the arguments, with a tensor of one example for each leaf that has a mapped dimension."""
-    given = [
+    batched_leaves = [
         leaf if dim is None else _add_batch_dim(leaf, dim, vmap_level)
         for leaf, dim in zip(flat_args, flat_in_dims, strict=True)
     ]
-    return tree_unflatten(given, args_spec)
+    return tree_unflatten(batched_leaves, args_spec)
 
 
 def _unwrap_batched(
     batched_outputs: Any, out_dims: Any, vmap_level: int, batch_size: int, func: Callable[..., Any]
 ) -> Any:
     """Return the outputs with all examples, and the mapped dimension of each at its position."""
-    flat, spec, places = _outputs(func, batched_outputs, out_dims)
+    flat, spec, dims = _outputs(func, batched_outputs, out_dims)
     name = _get_name(func)
     return tree_unflatten(
         [
-            _maybe_remove_batch_dim(name, value, vmap_level, batch_size, place)
-            for value, place in zip(flat, places, strict=True)
+            _maybe_remove_batch_dim(name, value, vmap_level, batch_size, dim)
+            for value, dim in zip(flat, dims, strict=True)
         ],
         spec,
     )
@@ -249,16 +249,16 @@ def _outputs(
     """Return the leaves of the outputs, their structure, and the mapped dimension of each."""
     flat, spec = tree_flatten(outputs)
     if isinstance(outputs, TensorImpl) and isinstance(out_dims, tuple) and len(out_dims) == 1:
-        places: list[Any] | None = list(out_dims)
+        flat_out_dims: list[Any] | None = list(out_dims)
     else:
-        places = _broadcast_to_and_flatten(out_dims, spec)
-    if places is None:
+        flat_out_dims = _broadcast_to_and_flatten(out_dims, spec)
+    if flat_out_dims is None:
         raise ValueError(
             f"vmap({_get_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the "
             f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure "
             f"{spec}."
         )
-    return flat, spec, places
+    return flat, spec, flat_out_dims
 
 
 def _maybe_remove_batch_dim(
@@ -313,12 +313,12 @@ def _remove_batch_dim(tensor: Any, level: int, batch_size: int, out_dim: int) ->
     Raises:
         RuntimeError: No `vmap` in progress has this number.
     """
-    found = vmap_level_of(level)
-    value, dim = unbatched(tensor, found)
+    vmap_level = vmap_level_of(level)
+    value, dim = unbatched(tensor, vmap_level)
     if dim == out_dim:
         return value  # type: ignore[no-any-return]
     # The moves of dimensions do not concern the level.
-    return run_below(found, _placed, value, dim, batch_size, out_dim)
+    return run_below(vmap_level, _placed, value, dim, batch_size, out_dim)
 
 
 def _placed(value: Any, dim: int | None, batch_size: int, out_dim: int) -> Tensor:
@@ -356,10 +356,10 @@ def _in_chunks(
         if state is not None:
             set_rng_state(state)
         made = _mapped(func, count, dims, part, spec, out_dims, randomness, kwargs)
-        flat, out_spec, places = _outputs(func, made, out_dims)
+        flat, out_spec, flat_out_dims = _outputs(func, made, out_dims)
         chunks.append(flat)
     joined = [
-        column[0] if place is None else cat(column, place)
-        for column, place in zip(map(list, zip(*chunks, strict=True)), places, strict=True)
+        column[0] if out_dim is None else cat(column, out_dim)
+        for column, out_dim in zip(map(list, zip(*chunks, strict=True)), flat_out_dims, strict=True)
     ]
     return tree_unflatten(joined, out_spec)

@@ -333,9 +333,9 @@ class AutogradMethods(_Base):
     @property
     def data(self) -> Tensor:
         """The tensor without its history, over the same memory, with its own version counter."""
-        found: Tensor | None = followed(self) if followers else None
-        if found is not None:
-            return found
+        followed_tensor: Tensor | None = followed(self) if followers else None
+        if followed_tensor is not None:
+            return followed_tensor
         if self._spec.keys & PYTHON_BIT or (modes and sees_whole()):
             # The handler or mode alone knows the state of its tensors.
             alias: Tensor = self.detach()  # type: ignore[attr-defined]

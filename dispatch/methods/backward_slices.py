@@ -82,14 +82,14 @@ def write(tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
     if all(map(_is_basic, index)):
         view = tensor[_ascending(tensor, index)]
         if isinstance(value, TensorImpl):
-            given: Tensor = value  # type: ignore[assignment]
-            given = _stripped(given, view._spec.ndim).expand(view._spec.sizes)
-            value = given.flip(_turned_dimensions(index, len(sizes)))
+            source: Tensor = value  # type: ignore[assignment]
+            source = _stripped(source, view._spec.ndim).expand(view._spec.sizes)
+            value = source.flip(_turned_dimensions(index, len(sizes)))
         view[...] = value
         return
-    places = arange(tensor._spec.numel, dtype=int64, device=tensor.device).reshape(sizes)[index]
+    positions = arange(tensor._spec.numel, dtype=int64, device=tensor.device).reshape(sizes)[index]
     coordinates = []
     for size in reversed(sizes):
-        coordinates.append(places % max(size, 1))
-        places = places // max(size, 1)
+        coordinates.append(positions % max(size, 1))
+        positions = positions // max(size, 1)
     tensor[tuple(reversed(coordinates))] = value

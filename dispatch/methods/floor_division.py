@@ -73,9 +73,9 @@ def _with_infinities(floors: Any, a: Any, b: Any) -> Any:
     """Return the floors of ``a / b`` where both are finite, and the quotient itself elsewhere."""
     if not _is_plain_float(floors) or a.__class__ not in plain_classes or b.__class__ not in plain_classes:
         return floors
-    given: tuple[Any, Any] = a, b
-    is_number = [isinstance(each, int | float) for each in given]
-    operands = [each if own else each.detach() for each, own in zip(given, is_number, strict=True)]
+    pair: tuple[Any, Any] = a, b
+    is_number = [isinstance(each, int | float) for each in pair]
+    operands = [each if own else each.detach() for each, own in zip(pair, is_number, strict=True)]
     infinite = [functions.isinf(each) for each, own in zip(operands, is_number, strict=True) if not own]
     is_infinite = infinite[0] if len(infinite) == 1 else functions.logical_or(*infinite)
     quotients = operands[0] / operands[1]

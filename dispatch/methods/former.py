@@ -102,8 +102,8 @@ class FormerMethods(_Base):
             )
             return loaded
         this: Any = self
-        found: Tensor = other.detach() if assign else this.copy_(other).detach()
-        return found
+        result: Tensor = other.detach() if assign else this.copy_(other).detach()
+        return result
 
     @api_boundary
     def resize(self, *sizes: Any) -> Tensor:
@@ -174,8 +174,8 @@ def _reshaped(tensor: Any, *sizes: Any) -> Tensor:
     import warnings
 
     warnings.warn("non-inplace resize is deprecated", stacklevel=3)
-    found: Tensor = tensor.reshape(*sizes)
-    return found
+    result: Tensor = tensor.reshape(*sizes)
+    return result
 
 
 def _removed(name: str, today: str) -> Any:

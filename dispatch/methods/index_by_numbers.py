@@ -18,34 +18,34 @@ def indexed_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
     sizes = tensor._spec.sizes
     if len(index) > len(sizes):
         return None
-    found: list[Tensor | None] = []
+    indices: list[Tensor | None] = []
     numbers: list[tuple[int, int]] = []
-    given = 0
+    num_indexed = 0
     for d, item in enumerate(index):
         cls = item.__class__
         if cls is slice:
             if item.start is not None or item.stop is not None or item.step is not None:
                 return None
-            found.append(None)
+            indices.append(None)
         elif cls is int:
             if not -sizes[d] <= item < sizes[d]:
                 return None
-            numbers.append((len(found), item))
+            numbers.append((len(indices), item))
         elif cls in plain_classes and isinstance(item, TensorImpl):
             spec = item._spec
             if not spec.ndim or spec.keys or (spec.dtype is not int64 and spec.dtype is not int32):
                 return None
-            found.append(item)  # type: ignore[arg-type]
-            given = len(found)
+            indices.append(item)  # type: ignore[arg-type]
+            num_indexed = len(indices)
         else:
             return None
-    if not given:
+    if not num_indexed:
         return None
     out = tensor
     try:
         for dim, number in numbers:
             out = out.select(dim, number) if dim else out._select_first(number)
-        return out.index(tuple(found[:given]))
+        return out.index(tuple(indices[:num_indexed]))
     except BaseException:
         hide_inner_frames()
         raise

@@ -195,7 +195,7 @@ def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
     """
     from ..layers.named.tensor import align_tensors as aligned
 
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
-    if has_tensor_function(given):
-        return handle_tensor_function(align_tensors, given, *tensors)  # type: ignore[no-any-return]
+    operands = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    if has_tensor_function(operands):
+        return handle_tensor_function(align_tensors, operands, *tensors)  # type: ignore[no-any-return]
     return aligned(tensors)

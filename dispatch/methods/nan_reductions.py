@@ -33,8 +33,8 @@ def nanprod(x: Any, dims: Dims, keepdims: bool) -> Any:
 def _extreme(reduce: Callable[..., Any], least: float) -> Callable[[Any, Dims, bool], Any]:
     def extreme(x: Any, dims: Dims, keepdims: bool) -> Any:
         missing = functions.isnan(x)
-        found = reduce(functions.where(missing, least, x), dims, keepdims)
-        return functions.where(functions.all(missing, dims, keepdims), float("nan"), found)
+        reduced = reduce(functions.where(missing, least, x), dims, keepdims)
+        return functions.where(functions.all(missing, dims, keepdims), float("nan"), reduced)
 
     return extreme
 

@@ -123,9 +123,9 @@ def _picture_of(sizes: tuple[int, ...]) -> tuple[int | None, int] | None:
 
 def _numbers(array: NDArray[Any], is_whole: bool) -> str:
     """Return the minimum, maximum and mean of the elements, and the number of non-finite ones."""
-    of = "" if is_whole else f" (of a sample of {array.size})"
+    sample_note = "" if is_whole else f" (of a sample of {array.size})"
     if array.dtype.kind == "b":
-        return f"{int(array.sum())} of {array.size} True{of}"
+        return f"{int(array.sum())} of {array.size} True{sample_note}"
     values = np.abs(array) if array.dtype.kind == "c" else array
     finite = values[np.isfinite(values)]
     name = "absolute value " if array.dtype.kind == "c" else ""
@@ -134,7 +134,7 @@ def _numbers(array: NDArray[Any], is_whole: bool) -> str:
         mean = finite.mean(dtype=np.float64)
         text = f"{name}min {finite.min():.4g} · mean {mean:.4g} · max {finite.max():.4g}"
     odd = values.size - finite.size
-    return text + (f" · {odd} not finite" if odd else "") + of
+    return text + (f" · {odd} not finite" if odd else "") + sample_note
 
 
 def _drawing(array: NDArray[Any], spec: Any) -> str:

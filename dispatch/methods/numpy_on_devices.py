@@ -45,8 +45,8 @@ def of_ufunc(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any = None) -> Any:
 def of_function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return a function's result on its operands' device; NotImplemented if triten has no such function."""
     function = FUNCTIONS.get(func)
-    given = {name: value for name, value in kwargs.items() if value is not np._NoValue}
-    return NotImplemented if function is None else function(*args, **given)
+    options = {name: value for name, value in kwargs.items() if value is not np._NoValue}
+    return NotImplemented if function is None else function(*args, **options)
 
 
 def _beside(operands: Sequence[Any]) -> list[Any]:
@@ -60,10 +60,10 @@ def _beside(operands: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _dtype(given: Any, otherwise: ScalarType | None = None) -> ScalarType | None:
-    if given is None or isinstance(given, ScalarType):
-        return given or otherwise
-    return from_numpy_dtype(np.dtype(given))
+def _dtype(dtype: Any, otherwise: ScalarType | None = None) -> ScalarType | None:
+    if dtype is None or isinstance(dtype, ScalarType):
+        return dtype or otherwise
+    return from_numpy_dtype(np.dtype(dtype))
 
 
 def _dims(x: Any, axis: Axis) -> tuple[int, ...]:

@@ -116,9 +116,9 @@ class NumPyMethods(_Base):
             >>> tt.tensor([1.5, -2.5]).astype("int32")
             tensor([ 1, -2], dtype=triten.int32)
         """
-        wanted = dtype if isinstance(dtype, ScalarType) else from_numpy_dtype(np.dtype(dtype))
+        target = dtype if isinstance(dtype, ScalarType) else from_numpy_dtype(np.dtype(dtype))
         tensor: Tensor = self  # type: ignore[assignment]
-        return tensor.to(wanted, copy=copy)
+        return tensor.to(target, copy=copy)
 
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -132,8 +132,8 @@ class NumPyMethods(_Base):
             return NotImplemented
         reduction = REDUCTIONS.get(func)
         if reduction is not None:
-            given = reduction.arguments(args, kwargs)
-            return _of_arrays(func, args, kwargs) if given is None else reduction.result(given)
+            bound = reduction.arguments(args, kwargs)
+            return _of_arrays(func, args, kwargs) if bound is None else reduction.result(bound)
         if self._spec.device.type not in HOST:
             from . import numpy_on_devices
 
@@ -182,8 +182,8 @@ def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     from ..tensor_data import from_numpy
 
     result = func(*map(_as_array, args), **{name: _as_array(value) for name, value in kwargs.items()})
-    given = (*args, *kwargs.values())
-    return result if any(result is each for each in given) else from_numpy(np.asarray(result))
+    operands = (*args, *kwargs.values())
+    return result if any(result is each for each in operands) else from_numpy(np.asarray(result))
 
 
 def _as_array(value: Any) -> Any:
@@ -211,29 +211,29 @@ class Reduction:
 
         An empty axis tuple reduces no dimensions in NumPy, and all of them in PyTorch.
         """
-        given = dict(zip(self.parameters, args, strict=False)) | kwargs
-        given = {name: value for name, value in given.items() if value is not np._NoValue}
-        known = len(args) <= len(self.parameters) and given.keys() <= set(self.parameters)
-        out = given.get("out")
-        if not known or not isinstance(given.get("a"), TensorImpl) or isinstance(out, np.ndarray):
+        bound = dict(zip(self.parameters, args, strict=False)) | kwargs
+        bound = {name: value for name, value in bound.items() if value is not np._NoValue}
+        known = len(args) <= len(self.parameters) and bound.keys() <= set(self.parameters)
+        out = bound.get("out")
+        if not known or not isinstance(bound.get("a"), TensorImpl) or isinstance(out, np.ndarray):
             return None
-        if given.get("axis") == ():
+        if bound.get("axis") == ():
             return None
-        return given
+        return bound
 
-    def result(self, given: dict[str, Any]) -> Any:
+    def result(self, bound: dict[str, Any]) -> Any:
         """Return the reduced tensor."""
-        tensor: Any = given["a"]
-        axis, keepdims, dtype = given.get("axis"), bool(given.get("keepdims", False)), given.get("dtype")
+        tensor: Any = bound["a"]
+        axis, keepdims, dtype = bound.get("axis"), bool(bound.get("keepdims", False)), bound.get("dtype")
         if dtype is not None and not isinstance(dtype, ScalarType):
             dtype = from_numpy_dtype(np.dtype(dtype))
         if dtype is None and self.is_mean and not (tensor.is_floating_point() or tensor.is_complex()):
             dtype = float64
         if dtype is not None:
             tensor = tensor.to(dtype)
-        options = {"correction": given.get("ddof", 0)} if "ddof" in self.parameters else {}
+        options = {"correction": bound.get("ddof", 0)} if "ddof" in self.parameters else {}
         made = _reduced(tensor, self.method, axis, keepdims, options)
-        out = given.get("out")
+        out = bound.get("out")
         if out is None:
             return made
         if out.shape != made.shape:

@@ -63,8 +63,8 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
             )
     else:
         storage = _copied_storage(tensor.untyped_storage(), memo)
-        kept = spec.detached.replace(is_inference=is_inference_mode_enabled(), read_only=False, keys=0)
-        made = _of_class(type(tensor), view_at(storage, _byte_offset(tensor), kept), kept)
+        leaf_spec = spec.detached.replace(is_inference=is_inference_mode_enabled(), read_only=False, keys=0)
+        made = _of_class(type(tensor), view_at(storage, _byte_offset(tensor), leaf_spec), leaf_spec)
     memo[id(tensor)] = made
     if spec.requires_grad:
         made._set_requires_grad()
@@ -82,8 +82,8 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """Return the reduce value of a tensor for `pickle`; a recorded tensor becomes a leaf that requires grad."""
     spec = tensor._spec
     if spec.layout in KEY_BIT:
-        given = (spec.layout, sparse_parts(tensor), tuple(spec.sizes), spec.requires_grad)
-        return _rebuilt_sparse, given, _state(tensor)
+        rebuild_args = (spec.layout, sparse_parts(tensor), tuple(spec.sizes), spec.requires_grad)
+        return _rebuilt_sparse, rebuild_args, _state(tensor)
     names = spec.names if spec.unnamed is not spec else None
     storage = spec.device if spec.is_meta else tensor.untyped_storage()
     geometry = (0 if spec.is_meta else _byte_offset(tensor), spec.sizes, spec.strides)
@@ -176,13 +176,13 @@ def _bytes_of(storage: Storage) -> Tensor:
 
 
 def _copied_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
-    found = memo.get(id(storage))
-    if found is None:
+    duplicate = memo.get(id(storage))
+    if duplicate is None:
         clone = _bytes_of(storage).clone()
-        found = memo[id(storage)] = storage_of(clone._data, storage.device)
+        duplicate = memo[id(storage)] = storage_of(clone._data, storage.device)
         # As in `copy` itself: an identity in the memo is valid as long as its object lives.
         memo.setdefault(id(memo), []).append(storage)
-    return found
+    return duplicate
 
 
 BUFFERS_SINCE = 5

@@ -58,9 +58,14 @@ def set_printoptions(
     """
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"set_printoptions: expected a profile of {sorted(PROFILES)}, but got {profile!r}")
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    overrides = {
+        "precision": precision,
+        "threshold": threshold,
+        "edgeitems": edgeitems,
+        "linewidth": linewidth,
+    }
     chosen = {} if profile is None else PROFILES[profile]
-    for name, value in (*chosen.items(), *given.items()):
+    for name, value in (*chosen.items(), *overrides.items()):
         if value is not None:
             setattr(options, name, value)
     options.sci_mode = sci_mode

@@ -32,10 +32,10 @@ def device_of_backend(device_type: str, device: Device | str | int | None) -> De
         return Device(device_type, current_device(device_type))
     if isinstance(device, int) and not isinstance(device, bool):
         return Device(device_type, device)
-    found = Device(device)
-    if found.type != device_type:
+    result = Device(device)
+    if result.type != device_type:
         raise RuntimeError(f"Invalid device, must be {device_type} device")
-    return found if found.index is not None else Device(device_type, current_device(device_type))
+    return result if result.index is not None else Device(device_type, current_device(device_type))
 
 
 def tensor_methods(device_type: str) -> None:

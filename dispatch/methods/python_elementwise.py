@@ -90,29 +90,29 @@ class PythonElementwiseMethods(_Base):
         return _replaced("map2_", self, (x, y), callable)  # type: ignore[arg-type]
 
 
-def _replaced(name: str, tensor: Tensor, others: tuple[Any, ...], function: Callable[..., Any]) -> Tensor:
+def _replaced(name: str, tensor: Tensor, operands: tuple[Any, ...], function: Callable[..., Any]) -> Tensor:
     spec = tensor._spec
-    for other in (tensor, *others):
+    for other in (tensor, *operands):
         if not isinstance(other, TensorImpl):
             raise TypeError(f"{name}(): expected a Tensor, got {type(other).__name__}")
-        found = other._spec
-        if found.requires_grad:
+        other_spec = other._spec
+        if other_spec.requires_grad:
             raise RuntimeError(
                 f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
             )
-        if found.device.type not in ("cpu", "meta"):
+        if other_spec.device.type not in ("cpu", "meta"):
             raise TypeError(f"{name} is only implemented on CPU tensors")
-        if found.dtype is not spec.dtype:
-            raise TypeError(f"{name}: expected dtype {spec.dtype}, got {found.dtype}")
+        if other_spec.dtype is not spec.dtype:
+            raise TypeError(f"{name}: expected dtype {spec.dtype}, got {other_spec.dtype}")
     if spec.device.type == "meta":
         return tensor
-    columns = [other.expand(spec.sizes).flatten().tolist() for other in (tensor, *others)]
+    columns = [other.expand(spec.sizes).flatten().tolist() for other in (tensor, *operands)]
     values = [function(*elements) for elements in zip(*columns, strict=True)]
     for value in values:
         if not isinstance(value, int | float | complex):
             raise TypeError(f"{name}: must be a number, not {type(value).__name__}")
     if not values:
         return tensor
-    kept = spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype.name == "bool"
-    made = tensor.new_tensor(values if kept else [int(value.real) for value in values])
+    keeps_values = spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype.name == "bool"
+    made = tensor.new_tensor(values if keeps_values else [int(value.real) for value in values])
     return tensor.copy_(made.view(spec.sizes))

@@ -229,8 +229,8 @@ class QueryMethods(_Base):
         """
         try:
             operator = Dispatcher.singleton().find_schema_or_throw("aten::_lu_with_info")
-            found = operator.call(self, pivot, False)
-            return tuple(found) if get_infos else tuple(found)[:2]
+            factors = operator.call(self, pivot, False)
+            return tuple(factors) if get_infos else tuple(factors)[:2]
         except BaseException:
             hide_inner_frames()
             raise

@@ -100,13 +100,13 @@ class SubscriptMethods(_Base):
             if cls is tuple or index is None or index is Ellipsis:
                 items = index if cls is tuple else (index,)
                 try:
-                    found = _basic(tensor, items)
-                    if found is None and tensor.__class__ in plain_classes:
-                        found = _by_numbers[0](tensor, items)
+                    result = _basic(tensor, items)
+                    if result is None and tensor.__class__ in plain_classes:
+                        result = _by_numbers[0](tensor, items)
                 except NegativeStep:
                     return _backward_slices().read(tensor, index)  # type: ignore[no-any-return]
-                if found is not None:
-                    return found
+                if result is not None:
+                    return result
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 try: return tensor.index((index,))  # type: ignore[arg-type]  # fmt: skip
                 except BaseException:
@@ -272,15 +272,15 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
 
 def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bool) -> None:
     """Write a number or a tensor at index tensors; one element under a single mask is a fill."""
-    given = [i for i in advanced if i is not None]
+    index_tensors = [i for i in advanced if i is not None]
     is_filled = (
-        len(given) == 1
-        and given[0]._spec.dtype is bool_
-        and given[0]._spec.device is picked._spec.device
+        len(index_tensors) == 1
+        and index_tensors[0]._spec.dtype is bool_
+        and index_tensors[0]._spec.device is picked._spec.device
         and (not is_tensor or value._spec.numel == 1)
     )
     if is_filled and not (modes and _writes_whole(value)):
-        mask = given[0]
+        mask = index_tensors[0]
         sizes = mask._spec.sizes
         if sizes != picked._spec.sizes:
             from ..structured.meta.indexing import check_masks
@@ -296,7 +296,7 @@ def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bo
 
         value = scalar_tensor(value, dtype=picked.dtype, device=picked.device)
     elif value._spec.ndim:
-        rank = max(i._spec.ndim for i in given) + picked._spec.ndim - len(given)
+        rank = max(i._spec.ndim for i in index_tensors) + picked._spec.ndim - len(index_tensors)
         value = _stripped(value, max(rank, 0))
     picked.index_put_(advanced, value)
 
@@ -400,8 +400,8 @@ def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) ->
 
 def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the index in `_basic_index` form: in bounds, not negative, four numbers for each item."""
-    given = sum(item is not None and item is not Ellipsis for item in index)
-    if given > spec.ndim:
+    num_consumed = sum(item is not None and item is not Ellipsis for item in index)
+    if num_consumed > spec.ndim:
         raise _too_many(spec.ndim)
     out: list[int] = []
     d = 0
@@ -411,7 +411,7 @@ def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:
             out += (NEW_AXIS, 0, 0, 0)
             continue
         if item is Ellipsis:
-            for _ in range(0 if skipped else spec.ndim - given):
+            for _ in range(0 if skipped else spec.ndim - num_consumed):
                 out += (RANGE, 0, spec.sizes[d], 1)
                 d += 1
             skipped = True
@@ -466,8 +466,8 @@ def _apply(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, list[Any] | 
     """Return the view of the basic items, and the index tensors of its dimensions, or None if there are none."""
     items = [_tensor_of(item, tensor) if _is_list(item) else item for item in index]
     rank = tensor._spec.ndim
-    given = sum(_consumed(item) for item in items)
-    if given > rank:
+    num_consumed = sum(_consumed(item) for item in items)
+    if num_consumed > rank:
         raise _too_many(rank)
     out = tensor
     dim = original = 0
@@ -479,7 +479,7 @@ def _apply(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, list[Any] | 
             advanced.append(None)
             dim += 1
         elif item is Ellipsis:
-            skip = 0 if skipped else rank - given
+            skip = 0 if skipped else rank - num_consumed
             skipped = True
             advanced += [None] * skip
             dim += skip
@@ -544,15 +544,15 @@ def _integer(item: Any) -> int:
     return int(item.__index__())
 
 
-def _index_of_truth(holds: bool, tensor: TensorImpl) -> Tensor:
+def _index_of_truth(is_true: bool, tensor: TensorImpl) -> Tensor:
     """Return the index of a new dimension of size 1 for True, of size 0 for False."""
     if not (modes and _writes_whole(tensor)):
-        return _tensor_of([0] if holds else [], tensor)
+        return _tensor_of([0] if is_true else [], tensor)
     from ..generated.functions import empty
 
-    made = empty((int(holds),), dtype=int64, device=tensor.device)
+    made = empty((int(is_true),), dtype=int64, device=tensor.device)
     with from_composites():
-        return made.fill_(0.0) if holds else made
+        return made.fill_(0.0) if is_true else made
 
 
 def _tensor_of(values: Any, tensor: TensorImpl) -> Tensor:

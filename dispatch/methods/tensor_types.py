@@ -105,33 +105,33 @@ class TensorType:
 
 def type_name(dtype: st.dtype, device_type: str, kind: Layout = strided) -> str:
     """Return the name of a type, such as ``triten.cuda.HalfTensor``."""
-    place = "" if device_type == "cpu" else f"{device_type}."
+    prefix = "" if device_type == "cpu" else f"{device_type}."
     if kind is not strided:
-        place += f"{kind.name.removesuffix('_coo')}."
-    return f"{public_name.shown}.{place}{dtype.scalar_name}Tensor"
+        prefix += f"{kind.name.removesuffix('_coo')}."
+    return f"{public_name.shown}.{prefix}{dtype.scalar_name}Tensor"
 
 
 def constructed(
     dtype: st.dtype,
     device: Device,
     data: Sequence[Any],
-    given: DeviceLike,
+    device_argument: DeviceLike,
     named: dict[str, Any],
     layout: Layout = strided,
 ) -> Tensor:
-    """Return a tensor built by a type; see `TensorType`. `given` is the `device` argument, `named` the other
-    keywords.
+    """Return a tensor built by a type; see `TensorType`. `device_argument` is the argument `device`, `named` the
+    other keywords.
     """
     from ..generated.functions import empty
     from ..tensor_data import tensor
 
-    if given is not None:
-        asked = Device(given)
-        if asked.type != device.type:
+    if device_argument is not None:
+        requested = Device(device_argument)
+        if requested.type != device.type:
             raise RuntimeError(
-                f"legacy constructor expects device type: {device.type} but device type: {asked.type} was passed"
+                f"legacy constructor expects device type: {device.type} but device type: {requested.type} was passed"
             )
-        device = asked
+        device = requested
     if named:
         name, value = next(iter(named.items()))
         if name not in ("size", "data", "storage", "other") or len(named) > 1 or data:
@@ -148,18 +148,18 @@ def constructed(
     if not data or (isinstance(first, Size) and len(data) == 1):
         return empty(first if data else (0,), dtype=dtype, device=device)
     if isinstance(first, int | np.integer) and not isinstance(first, bool):
-        for place, size in enumerate(data, 1):
+        for position, size in enumerate(data, 1):
             if not isinstance(size, int | np.integer) or isinstance(size, bool):
                 raise TypeError(
                     f"new(): argument 'size' must be tuple of ints, but found element of type {type(size).__name__} "
-                    f"at pos {place}"
+                    f"at pos {position}"
                 )
         return empty([int(size) for size in data], dtype=dtype, device=device)
     if len(data) > 1:
         kinds = ", ".join(type(each).__name__ for each in data)
         raise TypeError(f"new() received an invalid combination of arguments - got ({kinds})")
     if isinstance(first, TensorImpl):
-        if given is not None:
+        if device_argument is not None:
             raise RuntimeError(
                 "Legacy tensor constructor or new of the form (tensor, device=device) is not supported. Use "
                 f"{public_name.shown}.as_tensor(tensor, device=device) instead."
@@ -240,9 +240,9 @@ def type_of(kind: Any) -> TensorType:
         raise TypeError(f"dtype must be a type, str, or dtype object, not {type(kind).__name__}")
     for prefix in _PREFIXES:
         if kind.startswith(prefix) and kind.endswith("Tensor"):
-            place, _, name = kind.removeprefix(prefix).removesuffix("Tensor").rpartition(".")
-            is_sparse = place.rpartition(".")[2] == "sparse"
-            device_type = place.removesuffix("sparse").removesuffix(".") if is_sparse else place
+            qualifier, _, name = kind.removeprefix(prefix).removesuffix("Tensor").rpartition(".")
+            is_sparse = qualifier.rpartition(".")[2] == "sparse"
+            device_type = qualifier.removesuffix("sparse").removesuffix(".") if is_sparse else qualifier
             dtype = st.get_default_dtype() if not name else _BY_NAME.get(name)
             if dtype is not None and device_type in ("", "cpu", "cuda", "meta"):
                 return TensorType(dtype, device_type or "cpu", sparse_coo if is_sparse else strided)

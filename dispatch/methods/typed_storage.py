@@ -125,15 +125,15 @@ class TypedStorage(TypedStorageBase):
         where = Device("cpu" if device is None else device)
         if dtype in INTEGERS and where.type == "cuda":
             raise RuntimeError("Cannot create CUDA storage with quantized dtype")
-        given = args[0] if args else 0
-        if isinstance(given, int | np.integer):
-            self._untyped_storage = UntypedStorage(int(given) * dtype.itemsize, device=where)
-        elif isinstance(given, Sequence) and not isinstance(given, str):
-            values = tensor(list(given), dtype=INTEGERS.get(dtype, dtype), device=where)
+        source = args[0] if args else 0
+        if isinstance(source, int | np.integer):
+            self._untyped_storage = UntypedStorage(int(source) * dtype.itemsize, device=where)
+        elif isinstance(source, Sequence) and not isinstance(source, str):
+            values = tensor(list(source), dtype=INTEGERS.get(dtype, dtype), device=where)
             self._untyped_storage = values.untyped_storage()  # type: ignore[assignment]
         else:
             raise TypeError(
-                f"TypedStorage: expected a size or a sequence of elements, got {builtins.type(given).__name__}"
+                f"TypedStorage: expected a size or a sequence of elements, got {builtins.type(source).__name__}"
             )
 
     @classmethod
@@ -307,8 +307,8 @@ class TypedStorage(TypedStorageBase):
             return f"{public_name.shown}.{'cuda.' if self.is_cuda else ''}{name}"
         if isinstance(dtype, str):
             dtype = legacy[dtype.rpartition(".")[2]]
-        wanted = dtype if isinstance(dtype, ScalarType) else dtype._own_dtype
-        return self if wanted is self.dtype else self._converted(wanted)
+        target = dtype if isinstance(dtype, ScalarType) else dtype._own_dtype
+        return self if target is self.dtype else self._converted(target)
 
     def pickle_storage_type(self) -> str:
         """Return the name of the legacy class in files. Raise KeyError for a dtype that has none."""
@@ -388,8 +388,8 @@ class TypedStorage(TypedStorageBase):
     def __repr__(self) -> str:
         is_meta = self.device.type == "meta"
         lines = "...\n" if is_meta else "".join(f" {value}\n" for value in self.tolist())
-        what = f"dtype={self.dtype}, device={self.device}"
-        return f"{lines}[{public_name.shown}.storage.TypedStorage({what}) of size {len(self)}]"
+        description = f"dtype={self.dtype}, device={self.device}"
+        return f"{lines}[{public_name.shown}.storage.TypedStorage({description}) of size {len(self)}]"
 
     __str__ = __repr__
 
@@ -433,7 +433,7 @@ class LegacyStorage(TypedStorage, metaclass=LegacyStorageMeta):
 
 
 def _legacy(device: str) -> dict[str, type[LegacyStorage]]:
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     for dtype in _LEGACY_DTYPES:
         name = f"{dtype.scalar_name}Storage"
         where = "CPU" if device == "cpu" else "GPU"
@@ -443,8 +443,8 @@ def _legacy(device: str) -> dict[str, type[LegacyStorage]]:
             "_own_device": device,
             "__doc__": f"Storages of {dtype.name} on the {where}.",
         }
-        found[name] = LegacyStorageMeta(name, (LegacyStorage,), content)
-    return found
+        classes[name] = LegacyStorageMeta(name, (LegacyStorage,), content)
+    return classes
 
 
 legacy = _legacy("cpu")

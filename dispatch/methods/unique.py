@@ -42,18 +42,18 @@ def unique(
 ) -> Tensor | tuple[Tensor, ...]:
     """Compute `torch.unique`."""
     if dim is None:
-        found = _call("_unique2", input, sorted, return_inverse, return_counts)
+        results = _call("_unique2", input, sorted, return_inverse, return_counts)
     else:
-        found = _call("unique_dim", input, dim, sorted, return_inverse, return_counts)
-    return _asked(found, return_inverse, return_counts)
+        results = _call("unique_dim", input, dim, sorted, return_inverse, return_counts)
+    return _asked(results, return_inverse, return_counts)
 
 
 def unique_consecutive(
     input: TensorImpl, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Tensor | tuple[Tensor, ...]:
     """Compute `torch.unique_consecutive`."""
-    found = _call("unique_consecutive", input, return_inverse, return_counts, dim)
-    return _asked(found, return_inverse, return_counts)
+    results = _call("unique_consecutive", input, return_inverse, return_counts, dim)
+    return _asked(results, return_inverse, return_counts)
 
 
 class UniqueMethods(_Base):

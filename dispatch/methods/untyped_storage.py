@@ -82,22 +82,22 @@ class UntypedStorage(Storage):
             raise TypeError(
                 f"UntypedStorage: expected a number of bytes or a sequence of them, got {len(data)} arguments"
             )
-        given = data[0] if data else 0
-        if isinstance(given, Sequence):
-            if not all(isinstance(each, int | np.integer) for each in given):
+        source = data[0] if data else 0
+        if isinstance(source, Sequence):
+            if not all(isinstance(each, int | np.integer) for each in source):
                 raise TypeError("UntypedStorage: the elements of a sequence must be ints")
-            values = np.array([int(each) & 0xFF for each in given], np.uint8)
+            values = np.array([int(each) & 0xFF for each in source], np.uint8)
             root = _allocated(len(values), where)
             super().__init__(root, where)
             register_storage(self)
             if len(values) and where.type != "meta":
                 _bytes_of(self).copy_(_bytes_of(storage_of(values, CPU)))
             return
-        if not hasattr(type(given), "__index__"):
+        if not hasattr(type(source), "__index__"):
             raise TypeError(
-                f"UntypedStorage: expected a number of bytes or a sequence of them, got {type(given).__name__}"
+                f"UntypedStorage: expected a number of bytes or a sequence of them, got {type(source).__name__}"
             )
-        nbytes = operator.index(given)
+        nbytes = operator.index(source)
         if nbytes < 0:
             raise RuntimeError(f"UntypedStorage: the number of bytes must not be negative, got {nbytes}")
         super().__init__(_allocated(nbytes, where), where)
@@ -345,8 +345,8 @@ def _allocated(nbytes: int, device: Device) -> Any:
 
 def untyped_storage_of(data: Any, device: Device) -> UntypedStorage:
     """Return the storage of a tensor's bytes; see `storage_of`."""
-    found: Any = storage_of(data, device)
-    return found  # type: ignore[no-any-return]
+    storage: Any = storage_of(data, device)
+    return storage  # type: ignore[no-any-return]
 
 
 def _storage(tensor: Tensor) -> UntypedStorage:

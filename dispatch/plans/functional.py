@@ -145,7 +145,7 @@ def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callab
     constant = ["constant"] if has_constant else []
     lines = [
         "out = blank_tensor()",
-        *_computing(quiet, "out._data = ", _given(slots) + constant),
+        *_computing(quiet, "out._data = ", _argument_expressions(slots) + constant),
         *_wrapping("out", "spec"),
         "return out",
     ]
@@ -161,7 +161,7 @@ def into_maker(slots: Slots, count: int, quiet: bool, gathered: bool) -> Callabl
     numbers = range(count)
     lines = [f"out{i} = blank_tensor()" for i in numbers]
     lines += [f"out{i}._data = data{i} = allocate{i}()" for i in numbers]
-    lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _given(slots))
+    lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _argument_expressions(slots))
     for i in numbers:
         lines += _wrapping(f"out{i}", f"spec{i}")
     outs = "".join([f"out{i}, " for i in numbers])
@@ -189,7 +189,9 @@ def host_kernel_maker(
     data = [f"data{i}" for i in numbers]
     target = "filled" if fills else "data0" if count == 1 else "data"
     lines = [f"data{i} = allocate{i}()" for i in numbers] if fills else []
-    computing = _computing(quiet, f"{target} = ", data + _given(slots) if fills else _given(slots))
+    computing = _computing(
+        quiet, f"{target} = ", data + _argument_expressions(slots) if fills else _argument_expressions(slots)
+    )
     lines += computing if quiet else [f"try: {computing[0]}", HANDLER]
     lines += [
         f"if {target} is {'False' if fills else 'None'}:",
@@ -209,24 +211,24 @@ def host_kernel_maker(
     return _made(parameters, unpacked, slots, [*lines, f"return {result}"])
 
 
-def _given(slots: Slots) -> list[str]:
+def _argument_expressions(slots: Slots) -> list[str]:
     """Return the kernel's argument expressions for the runtime arguments."""
-    given = []
+    expressions = []
     for i, slot in enumerate(slots):
         if slot == TENSOR:
-            given.append(f"v{i}._data")
+            expressions.append(f"v{i}._data")
         elif slot == VALUE:
-            given.append(f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})")
+            expressions.append(f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})")
         elif isinstance(slot, int) and slot < MANY:
-            given.append(f"[{', '.join([f'v{i}[{place}]._data' for place in range(slot)])}]")
+            expressions.append(f"[{', '.join([f'v{i}[{index}]._data' for index in range(slot)])}]")
         else:
-            given.append(f"[t._data for t in v{i}]")
-    return given
+            expressions.append(f"[t._data for t in v{i}]")
+    return expressions
 
 
-def _computing(quiet: bool, target: str, given: Sequence[str]) -> list[str]:
+def _computing(quiet: bool, target: str, expressions: Sequence[str]) -> list[str]:
     """Return the statements that call the kernel; with `quiet` they ignore floating-point errors."""
-    called = ", ".join(given)
+    called = ", ".join(expressions)
     if not quiet:
         return [f"{target}compute({called})"]
     return [

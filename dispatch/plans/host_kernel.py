@@ -56,11 +56,11 @@ def is_unseen(key_set: int, names: tuple[str, ...]) -> bool:
     if key_set != _CPU_ALONE or recorders:
         return False
     known = _untouched[0]
-    found = known.get(names)
-    if found is None:
+    untouched = known.get(names)
+    if untouched is None:
         # Taken before the result is computed: a registration in between discards both.
-        found = known[names] = all(map(_is_untouched, names))
-    return found
+        untouched = known[names] = all(map(_is_untouched, names))
+    return untouched
 
 
 def _is_untouched(name: str) -> bool:
@@ -117,8 +117,8 @@ class HostPlanner:
         factory, gather = find_host_kernel(self.stub), frame.result_type
 
         def kernel_of(specs: Sequence[Any]) -> HostKernel | None:
-            given = dict(zip(frame.names, specs))  # noqa: B905 - as many as the operator has
-            return factory(StructuredCall(frame.name, given, passed, (), None, CPU, {}))
+            call_args = dict(zip(frame.names, specs))  # noqa: B905 - as many as the operator has
+            return factory(StructuredCall(frame.name, call_args, passed, (), None, CPU, {}))
 
         kernel = kernel_of(specs)
         if kernel is None:

@@ -95,8 +95,8 @@ def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
 
 def _impl_by_stub(name: str, stub: str, kernel: KernelFunction) -> None:
     """Register a kernel that looks up a stub, for every backend that implements the stub."""
-    others = map(_dense_key, foreign_device_types(stub))
-    _dispatcher.install_kernel(f"aten::{name}", (*_BACKENDS, *others), kernel)
+    foreign_keys = map(_dense_key, foreign_device_types(stub))
+    _dispatcher.install_kernel(f"aten::{name}", (*_BACKENDS, *foreign_keys), kernel)
     _by_stub.setdefault(stub, []).append((name, kernel))
 
 

@@ -156,10 +156,10 @@ class FormPlanner:
                 nbytes = max([spec.nbytes for spec in outputs])
                 if nbytes >= CHECKED_FROM:
                     require_memory(nbytes, f"{name}: a result")
-            found = self.factory
-            if found is None or found[0] is not where:
-                found = self.factory = (where, find_kernel(self.stub, where.type, name))
-            kernel = found[1](call)
+            cached = self.factory
+            if cached is None or cached[0] is not where:
+                cached = self.factory = (where, find_kernel(self.stub, where.type, name))
+            kernel = cached[1](call)
         is_functional = self.form == "functional"
         if is_functional:
             listed = tuple([list_length(specs[i]) for i in self.others]) if self.others else ()

@@ -80,12 +80,12 @@ class StructuredKernel:
             planner = known[shared] = FormPlanner(
                 self.meta, self.stub, self.form, frame, runtime, are_tensors, device
             )
-        plan, found, is_iterator = planner.plan(specs, kind is not None)
-        if found is None and not is_iterator:
+        plan, new_replanner, is_iterator = planner.plan(specs, kind is not None)
+        if new_replanner is None and not is_iterator:
             self.serves_shapes = False
-        elif kind is not None and found is not None and len(known) < MAX_PLANS:
-            known[kind] = found
-        return plan if self.form == "out" else leave_replanner(plan, op, found or planner)
+        elif kind is not None and new_replanner is not None and len(known) < MAX_PLANS:
+            known[kind] = new_replanner
+        return plan if self.form == "out" else leave_replanner(plan, op, new_replanner or planner)
 
     def planned_kernel(
         self, op: OperatorEntry, values: Sequence[Any]
@@ -112,13 +112,13 @@ def device_of(specs: Sequence[Any]) -> Device:
     """Return the device of a call: of the first tensor that is not a 0-d host tensor, of the first tensor, or as
     named.
     """
-    found = None
+    device = None
     for value in specs:
         for spec in value if isinstance(value, tuple) else (value,):
             if isinstance(spec, TensorSpec):
                 if spec.ndim or spec.device.type != "cpu":
                     return spec.device
-                found = found or spec.device
-            elif isinstance(spec, Device) and found is None:
-                found = spec
-    return found if found is not None else Device("cpu")
+                device = device or spec.device
+            elif isinstance(spec, Device) and device is None:
+                device = spec
+    return device if device is not None else Device("cpu")

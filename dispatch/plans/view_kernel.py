@@ -100,8 +100,8 @@ class ViewKernel:
 
             return inference_view
         if self.tracked:
-            expression, given = _taken(spec, result, geometry)
-            return view_maker(expression, tuple(given))(result, **given)
+            expression, constants = _taken(spec, result, geometry)
+            return view_maker(expression, tuple(constants))(result, **constants)
         take = taker(spec, result, geometry)
 
         def untracked(self: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class ViewKernel:
 
 
 _VIEW = """
-def make(result, {given}):
+def make(result, {constants}):
     def view(self{parameters}):
         data = self._data
         {before}
@@ -153,7 +153,7 @@ def make(result, {given}):
 
 @functools.cache
 def view_maker(
-    expression: str, given: tuple[str, ...], parameters: str = "", before: str = "pass"
+    expression: str, constants: tuple[str, ...], parameters: str = "", before: str = "pass"
 ) -> Callable[..., Plan]:
     """Return a function from a result's spec and named values of the expression, to the plan of a tracked view.
 
@@ -161,7 +161,7 @@ def view_maker(
 
     Args:
         expression: The view's memory, in terms of the tensor's own as ``data``.
-        given: Names in the expression.
+        constants: Names of constants in the expression.
         parameters: Further parameters of the plan.
         before: A statement that checks those; it may name `hide_inner_frames`.
     """
@@ -174,7 +174,11 @@ def view_maker(
         "ndarray": np.ndarray,
     }
     text = _VIEW.format(
-        given=", ".join(given), parameters=parameters, before=before, expression=expression, handler=HANDLER
+        constants=", ".join(constants),
+        parameters=parameters,
+        before=before,
+        expression=expression,
+        handler=HANDLER,
     )
     made: Callable[..., Plan] = defined("make", text, f"plan of {expression}", names)
     return made
@@ -182,13 +186,13 @@ def view_maker(
 
 def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[[Any], Any]:
     """Return the cheapest function from a tensor's memory to its view's."""
-    expression, given = _taken(spec, result, geometry)
-    return _taker_maker(expression, tuple(given))(**given)
+    expression, constants = _taken(spec, result, geometry)
+    return _taker_maker(expression, tuple(constants))(**constants)
 
 
 @functools.cache
-def _taker_maker(expression: str, given: tuple[str, ...]) -> Callable[..., Callable[[Any], Any]]:
-    text = f"def make({', '.join(given)}):\n    return lambda data: {expression}\n"
+def _taker_maker(expression: str, constants: tuple[str, ...]) -> Callable[..., Callable[[Any], Any]]:
+    text = f"def make({', '.join(constants)}):\n    return lambda data: {expression}\n"
     names = {"__name__": __name__, "ndarray": np.ndarray}
     made: Callable[..., Callable[[Any], Any]] = defined("make", text, f"view {expression}", names)
     return made
@@ -233,19 +237,19 @@ def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None
     remaining = list(range(spec.ndim))
     axes = []
     for size, stride in zip(result.sizes, result.strides, strict=True):
-        found = next((i for i in remaining if spec.sizes[i] == size and spec.strides[i] == stride), None)
-        if found is None:
+        axis = next((i for i in remaining if spec.sizes[i] == size and spec.strides[i] == stride), None)
+        if axis is None:
             return None
-        remaining.remove(found)
-        axes.append(found)
+        remaining.remove(axis)
+        axes.append(axis)
     return tuple(axes)
 
 
 def byte_strides(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """Return strides in bytes, with 0 for single-element dimensions whose strides exceed 64 bits."""
-    found = [s * itemsize for s in strides]
+    scaled = [s * itemsize for s in strides]
     return tuple(
-        [step if n > 1 or -LARGEST <= step < LARGEST else 0 for n, step in zip(sizes, found, strict=True)]
+        [step if n > 1 or -LARGEST <= step < LARGEST else 0 for n, step in zip(sizes, scaled, strict=True)]
     )
 
 

@@ -122,8 +122,8 @@ def writing_plan(
             # Invalid outputs are rejected below, before anything is read.
             values = tuple(
                 [
-                    value if at >= first_out or separate[at] else _apart_from(target, value)
-                    for at, value in enumerate(values)
+                    value if index >= first_out or separate[index] else _apart_from(target, value)
+                    for index, value in enumerate(values)
                 ]
             )
         before = [
@@ -262,11 +262,13 @@ def one_writer(are_tensors: tuple[bool, ...], inplace: bool, quiet: bool) -> Cal
     count = len(are_tensors)
     out, read = (0, range(count)) if inplace else (count - 1, range(count - 1))
     tensors = [i for i in read if are_tensors[i]]
-    given = [
+    arguments = [
         f"v{i}._data" if i in tensors else f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})"
         for i in read
     ]
-    called = ", ".join(["data", *["data" if i == out else text for i, text in zip(read, given, strict=True)]])
+    called = ", ".join(
+        ["data", *["data" if i == out else text for i, text in zip(read, arguments, strict=True)]]
+    )
     lines = [f"data = v{out}._data", f"cell = v{out}._version_cell"]
     checks = [i for i in tensors if i != out]
     if checks:

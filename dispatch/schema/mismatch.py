@@ -95,19 +95,19 @@ def explain(
             return f"{name}(): argument {label} must be {_expected(argument, value)}"
     if missing:
         names = ", ".join(f"'{python_name(schema, i)}'" for i in missing)
-        what = "positional" if not schema.arguments[missing[0]].kwarg_only else "keyword-only"
+        kind = "positional" if not schema.arguments[missing[0]].kwarg_only else "keyword-only"
         plural = "s" if len(missing) > 1 else ""
-        return f"{name}() missing {len(missing)} required {what} argument{plural}: {names}"
+        return f"{name}() missing {len(missing)} required {kind} argument{plural}: {names}"
     return _explain_keywords(schema, len(args), kwargs, name)
 
 
 def _explain_keywords(schema: FunctionSchema, count: int, kwargs: Mapping[str, Any], name: str) -> str | None:
     seen: set[int] = set(range(count))
     names = {python_name(schema, i): i for i in range(len(schema.arguments))}
-    given = seen | {names[keyword] for keyword in kwargs if keyword in names}
+    assigned = seen | {names[keyword] for keyword in kwargs if keyword in names}
     for keyword in kwargs:
         index = schema.signature.index_of.get(keyword)
-        if index is None or (keyword in OWN_NAMES and keyword not in names and index in given):
+        if index is None or (keyword in OWN_NAMES and keyword not in names and index in assigned):
             return f"{name}() got an unexpected keyword argument '{keyword}'"
         if index in seen:
             return f"{name}() got multiple values for argument '{keyword}'"
@@ -116,11 +116,11 @@ def _explain_keywords(schema: FunctionSchema, count: int, kwargs: Mapping[str, A
 
 
 def _positional_range(schema: FunctionSchema, shift: int) -> str:
-    most = len(schema.positional_arguments) - shift
-    least = sum(not a.has_default for a in schema.positional_arguments) - shift
-    if least == most:
-        return f"{most} positional argument{'' if most == 1 else 's'}"
-    return f"from {least} to {most} positional arguments"
+    max_count = len(schema.positional_arguments) - shift
+    min_count = sum(not a.has_default for a in schema.positional_arguments) - shift
+    if min_count == max_count:
+        return f"{max_count} positional argument{'' if max_count == 1 else 's'}"
+    return f"from {min_count} to {max_count} positional arguments"
 
 
 def _were_given(count: int) -> str:

@@ -120,8 +120,8 @@ class _Parser:
             match = token.match(self.text, position)
             if match is None:
                 start = position + len(self.text[position:]) - len(self.text[position:].lstrip())
-                what = "this string is not closed" if self.text[start] in "'\"" else "unexpected character"
-                self._fail(what, start, start + 1)
+                reason = "this string is not closed" if self.text[start] in "'\"" else "unexpected character"
+                self._fail(reason, start, start + 1)
             kind = match.lastgroup or ""
             tokens.append(_Token(kind, match[kind], match.start(kind), match.end(kind)))
             if kind == "end":
@@ -132,8 +132,8 @@ class _Parser:
         line_start = self.text.rfind("\n", 0, start) + 1
         line = self.text[line_start:].partition("\n")[0]
         caret = " " * (start - line_start) + "^" * max(1, end - start)
-        place = f"{self.source}: " if self.source else ""
-        return SchemaError(f"{place}{reason}\n{line}\n{caret}", position=start)
+        prefix = f"{self.source}: " if self.source else ""
+        return SchemaError(f"{prefix}{reason}\n{line}\n{caret}", position=start)
 
     def _fail(self, reason: str, start: int, end: int) -> NoReturn:
         raise self._error(reason, start, end)
@@ -161,9 +161,9 @@ class _Parser:
         if not self.accept(symbol):
             self._fail_here(f"expected {symbol!r}, found {self._found()}")
 
-    def ident(self, what: str) -> str:
+    def ident(self, description: str) -> str:
         if self.token.kind != "ident":
-            self._fail_here(f"expected {what}, found {self._found()}")
+            self._fail_here(f"expected {description}, found {self._found()}")
         return self.next().text
 
     def _found(self) -> str:

@@ -86,12 +86,12 @@ class Signature:
     def _bind_keywords(
         self, values: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], lenient: bool
     ) -> tuple[Any, ...] | None:
-        given = len(values)
-        values += self._defaults[given:]
+        num_positional = len(values)
+        values += self._defaults[num_positional:]
         taken: set[int] = set()
         for name, value in kwargs.items():
             index = self.index_of.get(name)
-            if index is None or index < given or index in taken:
+            if index is None or index < num_positional or index in taken:
                 return None
             taken.add(index)
             exact, convert = self._checks[index]
@@ -100,9 +100,9 @@ class Signature:
                 if value is MISMATCH:
                     return None
             values[index] = value
-        if self._least > given and any(value is REQUIRED for value in values):
+        if self._least > num_positional and any(value is REQUIRED for value in values):
             return None
-        return (*values, *args[given:])
+        return (*values, *args[num_positional:])
 
     def check_range(self, bound: Sequence[Any]) -> None:
         """Raise an error for bound integers that do not fit into 64 bits.

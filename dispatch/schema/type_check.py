@@ -285,8 +285,8 @@ def _list_converter(type: ListType) -> Converter:
         if not isinstance(value, tuple | list):
             if repeats is None:
                 return MISMATCH
-            one = convert(value, lenient)
-            return MISMATCH if one is MISMATCH else (one,) * repeats
+            item = convert(value, lenient)
+            return MISMATCH if item is MISMATCH else (item,) * repeats
         if length is not None and len(value) != length:
             return MISMATCH
         for element in value:
@@ -356,19 +356,19 @@ def default_value(argument: Argument) -> Any:
 
 def _named_value(name: Symbol, argument: Argument) -> Any:
     kind = base_type(argument.type).name
-    found: Any = None
+    value: Any = None
     if kind in ("int", "SymInt"):
-        found = _REDUCTIONS.get(name)
+        value = _REDUCTIONS.get(name)
     elif kind == "ScalarType":
-        found = scalar_type.BY_NAME.get(name)
+        value = scalar_type.BY_NAME.get(name)
     elif kind == "Device":
         return Device(str(name))
     elif kind == "Layout":
         candidate = getattr(layouts, name, None)
-        found = candidate if isinstance(candidate, layouts.layout) else None
+        value = candidate if isinstance(candidate, layouts.layout) else None
     elif kind == "MemoryFormat":
         candidate = getattr(memory_formats, name, None)
-        found = candidate if isinstance(candidate, memory_formats.memory_format) else None
-    if found is None:
+        value = candidate if isinstance(candidate, memory_formats.memory_format) else None
+    if value is None:
         raise SchemaError(f"argument {argument.name!r}: {str(name)!r} names no {kind}")
-    return found
+    return value

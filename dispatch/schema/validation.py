@@ -97,16 +97,16 @@ def check_schema(schema: FunctionSchema) -> None:
 
 
 def _refuse(schema: FunctionSchema, reason: str, part: object = None) -> SchemaError:
-    place = f"{schema.source}: " if schema.source else ""
-    return SchemaError(f"{place}{reason}\n{schema}", part=part)
+    prefix = f"{schema.source}: " if schema.source else ""
+    return SchemaError(f"{prefix}{reason}\n{schema}", part=part)
 
 
 def _check_names(schema: FunctionSchema) -> None:
-    for what, parts in (("argument", schema.arguments), ("return", schema.returns)):
+    for noun, parts in (("argument", schema.arguments), ("return", schema.returns)):
         seen: set[str] = set()
         for part in parts:
             if part.name in seen:
-                raise _refuse(schema, f"{what} {part.name!r} is declared twice", part)
+                raise _refuse(schema, f"{noun} {part.name!r} is declared twice", part)
             if part.name is not None:
                 seen.add(part.name)
 

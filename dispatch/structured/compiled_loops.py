@@ -167,8 +167,10 @@ class _Loops:
         if key in self.known:
             return False
         count = self.calls.get(key, 0) + 1
-        worth = min(COMPILE_THRESHOLD, WARM_COMPILE_THRESHOLD) if background.is_warm else COMPILE_THRESHOLD
-        if count < max(CALLS, worth // size):
+        threshold = (
+            min(COMPILE_THRESHOLD, WARM_COMPILE_THRESHOLD) if background.is_warm else COMPILE_THRESHOLD
+        )
+        if count < max(CALLS, threshold // size):
             if len(self.calls) < 16 * MAX_LOOPS:
                 self.calls[key] = count
             return False
@@ -201,19 +203,19 @@ class _RowLoops(_Loops):
         known, pairs = self.known, [(i, count + j) for i in range(count) for j in self.arrays]
         size = next(self.call.args[self.call.runtime[i]].numel for i in self.arrays)
 
-        def run(*given: Any) -> None:
-            key = tuple([key_of(given[count + i]) for i in numbers])
+        def run(*arrays: Any) -> None:
+            key = tuple([key_of(arrays[count + i]) for i in numbers])
             loop = known.get(key)
             if loop is None:
-                into(*given)
+                into(*arrays)
                 if self._is_wanted(key, size):
-                    self._ask(key, (), (), given[count:])
+                    self._ask(key, (), (), arrays[count:])
                 return
             for i, j in pairs:
-                if may_share(given[i], given[j]):
-                    into(*given)
+                if may_share(arrays[i], arrays[j]):
+                    into(*arrays)
                     return
-            loop(*given)
+            loop(*arrays)
 
         return run
 

@@ -45,4 +45,4 @@ class KernelPackage(NamedTuple):
 
         package = import_module(self.name)
         prefix = f"{self.name}."
-        return sorted(found.name.removeprefix(prefix) for found in walk_packages(package.__path__, prefix))
+        return sorted(module.name.removeprefix(prefix) for module in walk_packages(package.__path__, prefix))

@@ -59,10 +59,10 @@ class MetaBase:
         "rule",
     )
 
-    def __init__(self, name: str, form: str, given: Sequence[TensorSpec], device: Device) -> None:
+    def __init__(self, name: str, form: str, out_specs: Sequence[TensorSpec], device: Device) -> None:
         self.name = name
         self.form = form
-        self.given = tuple(given)
+        self.given = tuple(out_specs)
         self.device = device
         self.outputs: dict[int, TensorSpec] = {}
         self.proxy: dict[int, TensorSpec] = {}
@@ -123,67 +123,67 @@ class MetaBase:
         sizes = tuple(sizes)
         strides = tuple(strides) if len(strides) or not sizes else contiguous_strides(sizes)
         device = self.device if device is None else device
-        given = self.maybe_get_output(index)
+        out_spec = self.maybe_get_output(index)
         if dtype is None:
-            dtype = given.dtype if given is not None else self._missing_dtype(index)
-        wanted = TensorSpec.of(sizes, strides, dtype, device)
-        if given is None:
+            dtype = out_spec.dtype if out_spec is not None else self._missing_dtype(index)
+        expected = TensorSpec.of(sizes, strides, dtype, device)
+        if out_spec is None:
             if self.outputs and device not in {spec.device for spec in self.outputs.values()}:
                 raise RuntimeError(f"{self.name}: structured kernels don't support multi-device outputs")
-            self.outputs[index] = wanted
+            self.outputs[index] = expected
             return
-        if given.device is not device and (given.device.type, given.device.resolved_index) != (
+        if out_spec.device is not device and (out_spec.device.type, out_spec.device.resolved_index) != (
             device.type,
             device.resolved_index,
         ):
-            raise out_on_another_device(self.name, device, given.device)
-        if given.dtype is not dtype:
+            raise out_on_another_device(self.name, device, out_spec.device)
+        if out_spec.dtype is not dtype:
             if not self.casts:
                 raise RuntimeError(
-                    f"Expected out tensor to have dtype {dtype}, but got {given.dtype} instead"
+                    f"Expected out tensor to have dtype {dtype}, but got {out_spec.dtype} instead"
                 )
-            if not can_cast(dtype, given.dtype):
+            if not can_cast(dtype, out_spec.dtype):
                 raise RuntimeError(
                     f"{self.name}: Expected result type {dtype.scalar_name} to be castable to the output's "
-                    f"{given.dtype.scalar_name}"
+                    f"{out_spec.dtype.scalar_name}"
                 )
-        self.adopt(index, given, wanted, exact)
-        if given.dtype is not dtype:
-            self.proxy[index] = wanted
+        self.adopt(index, out_spec, expected, exact)
+        if out_spec.dtype is not dtype:
+            self.proxy[index] = expected
 
     def _missing_dtype(self, index: int) -> ScalarType:
         internal_assert(False, f"{self.name}: meta function names no dtype for output {index}")
 
-    def adopt(self, index: int, given: TensorSpec, wanted: TensorSpec, exact: bool) -> None:
+    def adopt(self, index: int, out_spec: TensorSpec, expected: TensorSpec, exact: bool) -> None:
         """Check the tensor given for an output, and record whether it needs a resize or a proxy."""
-        if given.sizes != wanted.sizes and self.form == "inplace":
+        if out_spec.sizes != expected.sizes and self.form == "inplace":
             raise RuntimeError(
-                f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
+                f"output with shape {list(out_spec.sizes)} doesn't match the broadcast shape {list(expected.sizes)}"
             )
-        if given.overlaps and not self.may_overlap:
+        if out_spec.overlaps and not self.may_overlap:
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation."
             )
-        if given.sizes != wanted.sizes:
+        if out_spec.sizes != expected.sizes:
             self.resized.add(index)
-            self.outputs[index] = given.replace(sizes=wanted.sizes, strides=wanted.strides)
+            self.outputs[index] = out_spec.replace(sizes=expected.sizes, strides=expected.strides)
             return
-        if given.read_only:
+        if out_spec.read_only:
             raise RuntimeError(
                 f"{self.name}(): the tensor to be written to is read-only; clone() it before performing the operation"
             )
-        self.outputs[index] = given
-        if exact and given.strides != wanted.strides and given.numel:
-            self.proxy[index] = wanted
+        self.outputs[index] = out_spec
+        if exact and out_spec.strides != expected.strides and out_spec.numel:
+            self.proxy[index] = expected
 
     def build(self, iterator: TensorIterator) -> None:
         """Declare the outputs of an iterator, which has done broadcasting, promotion and strides."""
         self.iterator = iterator
         self.built = True
         for index, spec in enumerate(iterator.output_specs()):
-            given = self.maybe_get_output(index)
-            if given is None:
+            out_spec = self.maybe_get_output(index)
+            if out_spec is None:
                 self.outputs[index] = spec
             else:
-                self.adopt(index, given, spec, exact=False)
+                self.adopt(index, out_spec, spec, exact=False)

@@ -26,13 +26,13 @@ def record_kernels() -> Iterator[list[tuple[str, ScalarType | None]]]:
         >>> seen
         [('add_cpu', triten.float32), ('sum_cpu', triten.float32)]
     """
-    seen: list[tuple[str, ScalarType | None]] = []
+    records: list[tuple[str, ScalarType | None]] = []
 
     def record(name: str, dtype: ScalarType | None, function: Callable[..., Any]) -> Callable[..., Any]:
         ran = (name, dtype)
 
         def recorded(*data: Any) -> Any:
-            seen.append(ran)
+            records.append(ran)
             return function(*data)
 
         return recorded
@@ -40,7 +40,7 @@ def record_kernels() -> Iterator[list[tuple[str, ScalarType | None]]]:
     recorders.append(record)
     Dispatcher.singleton().forget_all()
     try:
-        yield seen
+        yield records
     finally:
         recorders.remove(record)
         Dispatcher.singleton().forget_all()

@@ -187,13 +187,13 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
                 lambda *given: fresh(*given, *tail),
                 kernel.quiet,
             )
-        places = [names.index(name) for name in call.runtime]
+        positions = [names.index(name) for name in call.runtime]
         template = [left_out.get(name) for name in names]
 
-        def filled(out: DataPtr | NDArray[Any], *given: Any) -> None:
+        def filled(out: DataPtr | NDArray[Any], *args: Any) -> None:
             values = template.copy()
-            for place, value in zip(places, given, strict=True):
-                values[place] = value
+            for position, value in zip(positions, args, strict=True):
+                values[position] = value
             into(out, *values)
 
         return PlannedKernel(filled, quiet=kernel.quiet)
@@ -286,8 +286,8 @@ def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] 
     factory = _stubs.get(name, {}).get(device_type)
     if factory is not None and is_imported(_bodies.get((name, device_type))):
         return factory
-    for wanted in (name, None):
-        load_kernels(device_type, wanted)
+    for stub_name in (name, None):
+        load_kernels(device_type, stub_name)
         factory = _stubs.get(name, {}).get(device_type)
         if factory is not None or device_type not in _loaders:
             return factory
@@ -418,8 +418,8 @@ def computes_complex_half(name: str, call: StructuredCall) -> bool:
     common = call.extra.get("common_dtype") or (call.iterator and call.iterator._common_dtype)
     if common is not None:
         return common is complex32
-    given = () if name in BY_OUTPUT else call.args.values()
-    return holds_complex_half((*given, *call.outputs))
+    inputs = () if name in BY_OUTPUT else call.args.values()
+    return holds_complex_half((*inputs, *call.outputs))
 
 
 def refusing(name: str, factory: KernelFactory) -> KernelFactory:

@@ -119,9 +119,9 @@ PyTorch.
 
 def kernel_name(operator: str, device_type: str) -> str:
     """Return the name in PyTorch's refusals, such as ``sigmoid_cpu``."""
-    found = CPU_KERNELS.get(operator) or CPU_KERNELS.get(operator.rstrip("_"))
-    if device_type == "cpu" and found is not None:
-        return found
+    name = CPU_KERNELS.get(operator) or CPU_KERNELS.get(operator.rstrip("_"))
+    if device_type == "cpu" and name is not None:
+        return name
     return f"{operator.strip('_').removeprefix('special_')}_{device_type}"
 
 

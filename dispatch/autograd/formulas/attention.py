@@ -36,8 +36,8 @@ def attention_mask_backward(
         raise NotImplementedError("the gradient of attn_bias is not implemented with dropout")
     group = query.shape[1] // key.shape[1] if key.shape[1] else 1
     weights = _weights(query, _for_each_head(key, group), mask, is_causal, _scale(query, scale))
-    change = ops.matmul(grad, _for_each_head(value, group).mT)
-    return weights * (change - _row_sum(change * weights))
+    grad_weights = ops.matmul(grad, _for_each_head(value, group).mT)
+    return weights * (grad_weights - _row_sum(grad_weights * weights))
 
 
 def varlen_attention_backward(
@@ -107,10 +107,10 @@ def attention_double_backward(
     q, g = query, grad_out
     k, v = _for_each_head(key, group), _for_each_head(value, group)
     x = grads[0]
-    y, z = (None if given is None else _for_each_head(given, group) for given in grads[1:3])
+    y, z = (None if each is None else _for_each_head(each, group) for each in grads[1:3])
     weights = _weights(q, k, mask, is_causal, c)
-    change = ops.matmul(g, v.mT)
-    relative = change - _row_sum(change * weights)
+    grad_weights = ops.matmul(g, v.mT)
+    relative = grad_weights - _row_sum(grad_weights * weights)
     of_scores = weights * relative
     of_g = of_q = of_k = of_v = of_weights = inner = None
     if x is not None or y is not None:
@@ -125,7 +125,7 @@ def attention_double_backward(
         mean = _row_sum(along * weights)
         tangent = weights * (along - mean)
         of_g, of_v = ops.matmul(tangent, v), ops.matmul(tangent.mT, g)
-        of_weights = along * relative - change * mean
+        of_weights = along * relative - grad_weights * mean
     if z is not None:
         more = ops.matmul(g, z.mT)
         of_weights = more if of_weights is None else of_weights + more
@@ -151,15 +151,15 @@ def window_double_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Compute `attention_double_backward` of sliding-window attention, over the full attention matrix."""
     length, keys, device = query.shape[2], key.shape[2], query.device
-    place = ops.arange(length, device=device).unsqueeze(1) + (keys - length)
-    distance = ops.arange(keys, device=device) - place
-    seen = ops.ones((length, keys), dtype=bool_, device=device)
+    center = ops.arange(length, device=device).unsqueeze(1) + (keys - length)
+    distance = ops.arange(keys, device=device) - center
+    mask = ops.ones((length, keys), dtype=bool_, device=device)
     if left >= 0:
-        seen = ops.logical_and(seen, ops.ge(distance, -left))
+        mask = ops.logical_and(mask, ops.ge(distance, -left))
     if right >= 0:
-        seen = ops.logical_and(seen, ops.le(distance, right))
-    found = attention_double_backward(grads, grad_out, query, key, value, seen, 0.0, False, scale)
-    return found[0], found[1], found[2], found[3]
+        mask = ops.logical_and(mask, ops.le(distance, right))
+    results = attention_double_backward(grads, grad_out, query, key, value, mask, 0.0, False, scale)
+    return results[0], results[1], results[2], results[3]
 
 
 def _row_sum(x: Tensor) -> Tensor:
@@ -174,8 +174,8 @@ def _weights(q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: 
         else:
             scores = scores + mask
     if is_causal:
-        seen = ops.tril(ops.ones(scores.shape[-2:], dtype=bool_, device=scores.device))
-        scores = ops.masked_fill(scores, ops.logical_not(seen), -math.inf)
+        visible = ops.tril(ops.ones(scores.shape[-2:], dtype=bool_, device=scores.device))
+        scores = ops.masked_fill(scores, ops.logical_not(visible), -math.inf)
     empty = ops.all(ops.eq(scores, -math.inf), -1, True)
     return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
 

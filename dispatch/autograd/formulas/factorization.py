@@ -428,9 +428,9 @@ def svd_backward(
     skewU = None if gU is None else _skew(ops.matmul(Uh, gU))
     skewV = None if gV is None else _skew(ops.matmul(Vh, gV))
     _without_phase("svd", _sum(skewU, skewV))
-    row, column, ones = S.unsqueeze(-2), S.unsqueeze(-1), ops.diag_embed(ops.ones_like(S))
+    row, column, identity = S.unsqueeze(-2), S.unsqueeze(-1), ops.diag_embed(ops.ones_like(S))
     # Factored differences of squares: squares of large and small numbers leave the dtype's range.
-    E, total = row - column + ones, row + column + ones
+    E, total = row - column + identity, row + column + identity
     inner = _sum(
         None if skewU is None else (skewU / E) * (row / total),
         None if skewV is None else (column / total) * (skewV / E),
@@ -493,9 +493,9 @@ def _cofactors_by_singular_values(grad: Tensor, A: Tensor, singular: Tensor, det
     identity = ops.eye(n, dtype=A.dtype, device=A.device)
     spread = ops.diag_embed(ops.arange(1, n + 1, dtype=A.dtype, device=A.device))
     U, S, Vh = ops.linalg_svd(ops.where(mask, A, spread), full_matrices=False)
-    one = ops.ones_like(S[..., :1])
-    below = ops.cat([one, S[..., :-1]], -1).cumprod(-1)
-    above = ops.cat([one, S.flip((-1,))[..., :-1]], -1).cumprod(-1).flip((-1,))
+    unit = ops.ones_like(S[..., :1])
+    below = ops.cat([unit, S[..., :-1]], -1).cumprod(-1)
+    above = ops.cat([unit, S.flip((-1,))[..., :-1]], -1).cumprod(-1).flip((-1,))
     sign = conjugated(ops.linalg_det(U) * ops.linalg_det(Vh))
     factor = (grad * sign).unsqueeze(-1) * (below * above).to(A.dtype)
     by_values = (U * factor.unsqueeze(-2)) @ Vh

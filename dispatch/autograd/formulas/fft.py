@@ -39,5 +39,5 @@ def fft_c2r_backward(grad: Tensor, dim: Sequence[int], normalization: int) -> Te
 
 
 def _between(half: int, twice: int, grad: Tensor) -> Tensor:
-    place = ops.arange(half, device=grad.device)
-    return (place >= 1) & (place <= twice)
+    index = ops.arange(half, device=grad.device)
+    return (index >= 1) & (index <= twice)

@@ -89,17 +89,17 @@ def _axis(grid: Tensor, n: int, interpolation: int, padding: int, align_corners:
     still = x.detach()
     moved = ops.where(ops.isfinite(still), x - still, 0.0)
     if interpolation == BICUBIC:
-        at, moving = _safe(still), ops.ones_like(still)
+        position, moving = _safe(still), ops.ones_like(still)
     else:
-        at, moving = _padded(still, n, padding, align_corners)
-        at = _safe(at)
+        position, moving = _padded(still, n, padding, align_corners)
+        position = _safe(position)
     if interpolation == NEAREST:
-        ones, zeros = ops.ones_like(at), ops.zeros_like(at)
-        return Axis([_present(ops.round(at), n)], [[ones, zeros, zeros]])
-    first = ops.floor(at)
-    part = at - first + moving * moved
+        ones, zeros = ops.ones_like(position), ops.zeros_like(position)
+        return Axis([_present(ops.round(position), n)], [[ones, zeros, zeros]])
+    first = ops.floor(position)
+    part = position - first + moving * moved
     if interpolation != BICUBIC:
-        rate, zeros = moving * speed, ops.zeros_like(at)
+        rate, zeros = moving * speed, ops.zeros_like(position)
         index = [_present(first + k, n) for k in range(2)]
         return Axis(index, [[1 - part, -rate, zeros], [part, rate, zeros]])
     index, factors = [], []
@@ -111,14 +111,14 @@ def _axis(grid: Tensor, n: int, interpolation: int, padding: int, align_corners:
     return Axis(index, factors)
 
 
-def _present(at: Tensor, n: int) -> Tensor:
-    index = at.to(int64)
+def _present(position: Tensor, n: int) -> Tensor:
+    index = position.to(int64)
     return ops.where(ops.logical_and(ops.ge(index, 0), ops.lt(index, n)), index, -1)
 
 
 def _elements(axes: Sequence[Axis], size: Sequence[int]) -> Tensor:
     """Return (N, P, T): the flat index of each location's taps in a plane, or the plane's size for none."""
-    count, found = math.prod(size), []
+    count, indices = math.prod(size), []
     for choice in _choices(axes):
         flat: int = 0
         absent: Any = None
@@ -126,8 +126,8 @@ def _elements(axes: Sequence[Axis], size: Sequence[int]) -> Tensor:
             flat = flat * n + axis.elements[k]
             outside = ops.lt(axis.elements[k], 0)
             absent = outside if absent is None else ops.logical_or(absent, outside)
-        found.append(ops.where(absent, count, flat))
-    return ops.stack(found, -1)
+        indices.append(ops.where(absent, count, flat))
+    return ops.stack(indices, -1)
 
 
 def _choices(axes: Sequence[Axis]) -> list[tuple[int, ...]]:
@@ -169,8 +169,8 @@ def grid_sampler_double_backward(
     rank, size = input.dim() - 2, list(input.shape[2:])
     n, c = input.shape[:2]
     dtype = grad_output.dtype if grad_output.dtype.itemsize > 2 else float32
-    places, count = math.prod(grid.shape[1:-1]), math.prod(size)
-    wide = grid.to(dtype).reshape(n, places, rank)
+    num_points, count = math.prod(grid.shape[1:-1]), math.prod(size)
+    wide = grid.to(dtype).reshape(n, num_points, rank)
     axes = [
         _axis(wide.select(2, rank - 1 - d), size[d], interpolation_mode, padding_mode, align_corners)
         for d in range(rank)
@@ -178,40 +178,40 @@ def grid_sampler_double_backward(
     first = ops.arange(n, device=grid.device).reshape(n, 1, 1) * (count + 1)
     index = (_elements(axes, size) + first).reshape(-1)
     taps = len(_choices(axes))
-    g = grad_output.to(dtype).reshape(n, c, places).permute(0, 2, 1)
+    g = grad_output.to(dtype).reshape(n, c, num_points).permute(0, 2, 1)
 
     def of_taps(image: Tensor) -> Tensor:
         """Return (N, P, T, C): the image's values at each tap, 0 outside."""
         rows = image.to(dtype).reshape(n, c, count).permute(0, 2, 1)
         rows = ops.cat([rows, ops.zeros([n, 1, c], dtype=dtype, device=rows.device)], 1)
-        return ops.index_select(rows.reshape(-1, c), 0, index).reshape(n, places, taps, c)
+        return ops.index_select(rows.reshape(-1, c), 0, index).reshape(n, num_points, taps, c)
 
     of_output = of_input = None
     of_grid: list[Any] = [None] * rank
     gradient = [[int(e == d) for e in range(rank)] for d in range(rank)]
     if x is not None:
-        found = of_taps(x)
-        of_output = ops.sum(_weights(axes, [0] * rank).unsqueeze(-1) * found, 2)
-        shares = ops.sum(found * g.unsqueeze(2), -1)
+        tap_values = of_taps(x)
+        of_output = ops.sum(_weights(axes, [0] * rank).unsqueeze(-1) * tap_values, 2)
+        shares = ops.sum(tap_values * g.unsqueeze(2), -1)
         of_grid = [ops.sum(_weights(axes, orders) * shares, -1) for orders in gradient]
     if y is not None:
-        found = of_taps(input)
-        along = [y.to(dtype).reshape(n, places, rank).select(2, rank - 1 - d) for d in range(rank)]
+        tap_values = of_taps(input)
+        along = [y.to(dtype).reshape(n, num_points, rank).select(2, rank - 1 - d) for d in range(rank)]
         slope: Any = 0
         for orders, step in zip(gradient, along, strict=True):
             slope = slope + _weights(axes, orders) * step.unsqueeze(-1)
-        more = ops.sum(slope.unsqueeze(-1) * found, 2)
+        more = ops.sum(slope.unsqueeze(-1) * tap_values, 2)
         of_output = more if of_output is None else of_output + more
         added = ops.zeros([n * (count + 1), c], dtype=dtype, device=g.device).index_add(
             0, index, (slope.unsqueeze(-1) * g.unsqueeze(2)).reshape(-1, c)
         )
         planes = added.reshape(n, count + 1, c).narrow(1, 0, count).permute(0, 2, 1)
         of_input = planes.reshape(input.shape).to(input.dtype)
-        shares = ops.sum(found * g.unsqueeze(2), -1)
+        shares = ops.sum(tap_values * g.unsqueeze(2), -1)
         for d in range(rank):
             bend: int = 0
             for orders, step in zip(gradient, along, strict=True):
-                both = [one + two for one, two in zip(orders, gradient[d], strict=True)]
+                both = [order + increment for order, increment in zip(orders, gradient[d], strict=True)]
                 bend = bend + _weights(axes, both) * step.unsqueeze(-1)
             more = ops.sum(bend * shares, -1)
             of_grid[d] = more if of_grid[d] is None else of_grid[d] + more

@@ -56,12 +56,12 @@ def repeat_backward(grad: Tensor, shape: Sequence[int], repeats: Sequence[int]) 
     sizes = (1,) * (len(repeats) - len(shape)) + tuple(shape)
     apart = [m for n, r in zip(sizes, repeats, strict=True) for m in ((r, n) if r > 1 else (n,))]
     copies: list[int] = []
-    place = 0
+    dim = 0
     for r in repeats:
         if r > 1:
-            copies.append(place)
-            place += 1
-        place += 1
+            copies.append(dim)
+            dim += 1
+        dim += 1
     if copies:
         grad = grad.reshape(apart).sum(copies)
     return grad if grad._spec.sizes == tuple(shape) else grad.reshape(tuple(shape))
@@ -151,9 +151,9 @@ def embedding_double_backward(grad: Tensor, indices: Tensor, padding_idx: int) -
 
 def _shares(self: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor:
     """Return the number of elements in each mean, at least one."""
-    ones = ops.ones_like(self) if include_self else ops.zeros_like(self)
+    initial = ops.ones_like(self) if include_self else ops.zeros_like(self)
     added = ops.ones(tuple(index._spec.sizes), dtype=self.dtype, device=self.device)
-    return ops.clamp(ones.scatter_add(dim, index, added), min=1)
+    return ops.clamp(initial.scatter_add(dim, index, added), min=1)
 
 
 def _attaining(
@@ -192,8 +192,8 @@ def scatter_reduce_self_backward(
     if reduce == "sum":
         out = grad
     elif reduce == "prod":
-        others = ops.ones_like(self).scatter_reduce(dim, index, src, "prod")
-        out = grad * others
+        src_product = ops.ones_like(self).scatter_reduce(dim, index, src, "prod")
+        out = grad * src_product
     elif reduce == "mean":
         out = grad / _shares(self, dim, index, include_self)
     else:
@@ -237,14 +237,14 @@ def scatter_reduce_src_backward(
         zero, single, without = _zeros_of_product(self, dim, index, part, include_self, 1)
         _, one_of_two, between = _zeros_of_product(self, dim, index, part, include_self, 2)
         rest = (grad * result).gather(dim, index) / part.masked_fill(zero, 1)
-        found = ops.where(single, (grad * without).gather(dim, index), rest)
+        src_grad = ops.where(single, (grad * without).gather(dim, index), rest)
         other = _other_zero(self, dim, index, part, one_of_two)
-        found = ops.where(one_of_two, (grad * between).gather(dim, index) * other, found)
+        src_grad = ops.where(one_of_two, (grad * between).gather(dim, index) * other, src_grad)
     else:
         _check_derivable(reduce)
         _, theirs, count = _attaining(self, dim, index, src, include_self, result)
-        found = (grad / count).gather(dim, index) * theirs
-    return _padded(found, src.shape)
+        src_grad = (grad / count).gather(dim, index) * theirs
+    return _padded(src_grad, src.shape)
 
 
 def _zeros_of_product(
@@ -326,7 +326,7 @@ def index_reduce_self_backward(
 ) -> Tensor:
     """Return the gradient of the tensor that is reduced into: `scatter_reduce`'s, with an index for each element."""
     if not self._spec.ndim:
-        one = index_reduce_self_backward(
+        grad_1d = index_reduce_self_backward(
             *(
                 grad.reshape((1,)),
                 self.reshape((1,)),
@@ -338,7 +338,7 @@ def index_reduce_self_backward(
                 result.reshape((1,)),
             )
         )
-        return one.reshape(())
+        return grad_1d.reshape(())
     each, slices = _of_slices(self, dim, index, source)
     return scatter_reduce_self_backward(grad, self, dim, each, slices, reduce, include_self, result)
 
@@ -357,8 +357,8 @@ def index_reduce_source_backward(
     if not self._spec.ndim:
         grad, self, result = (x.reshape((1,)) for x in (grad, self, result))
     each, slices = _of_slices(self, dim, index, source)
-    found = scatter_reduce_src_backward(grad, self, dim, each, slices, reduce, include_self, result)
-    return found.reshape(source._spec.sizes)
+    slice_grads = scatter_reduce_src_backward(grad, self, dim, each, slices, reduce, include_self, result)
+    return slice_grads.reshape(source._spec.sizes)
 
 
 def index_reduce_source_jvp(
@@ -377,5 +377,5 @@ def index_reduce_source_jvp(
         self, result = self.reshape((1,)), result.reshape((1,))
     each, slices = _of_slices(self, dim, index, source)
     moved = tangent.reshape(slices._spec.sizes)
-    found = scatter_reduce_src_jvp(moved, self, dim, each, slices, reduce, include_self, result)
-    return found.reshape(sizes)
+    result_tangent = scatter_reduce_src_jvp(moved, self, dim, each, slices, reduce, include_self, result)
+    return result_tangent.reshape(sizes)

@@ -162,8 +162,8 @@ def layer_norm_double_backward(
     """Differentiate `native_layer_norm_backward` by the output's gradient, the input and the weight."""
     n = _layer_normalisation(input, shape, mean, rstd)
     over = range(input.ndim - len(shape))
-    given = [_wide(g) for g in grads]
-    return _double_backward(n, _wide(grad_out), _wide(weight), given, over, lambda x: x, shape)
+    wide_grads = [_wide(g) for g in grads]
+    return _double_backward(n, _wide(grad_out), _wide(weight), wide_grads, over, lambda x: x, shape)
 
 
 def rms_norm_double_backward(
@@ -177,8 +177,8 @@ def rms_norm_double_backward(
     """Differentiate `_fused_rms_norm_backward` by the output's gradient, the input and the weight."""
     n = _rms_normalisation(input, shape, rstd)
     over = range(input.ndim - len(shape))
-    given = [*[_wide(g) for g in grads], None]
-    return _double_backward(n, _wide(grad_out), _wide(weight), given, over, lambda x: x, shape)
+    wide_grads = [*[_wide(g) for g in grads], None]
+    return _double_backward(n, _wide(grad_out), _wide(weight), wide_grads, over, lambda x: x, shape)
 
 
 def _groups(group: int, channels: int, spatial: int) -> View:
@@ -245,13 +245,13 @@ def group_norm_double_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Differentiate `native_group_norm_backward` by the output's gradient, the input and the weight."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
-    given = [grouped(grads[0]), _of_channels(grads[1], group), _of_channels(grads[2], group)]
+    wide_grads = [grouped(grads[0]), _of_channels(grads[1], group), _of_channels(grads[2], group)]
     shape = input.shape
     return _double_backward(
         n,
         grouped(grad_out),
         _of_channels(weight, group),
-        given,
+        wide_grads,
         (0, 3),
         lambda x: x.reshape(shape),
         (C,),
@@ -299,9 +299,9 @@ def batch_norm_double_backward(
     """Differentiate `native_batch_norm_backward` by the output's gradient, the input and the weight."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, train, eps)
     rank = input.ndim
-    given = [_wide(grads[0]), _by_channel(grads[1], rank), _by_channel(grads[2], rank)]
+    wide_grads = [_wide(grads[0]), _by_channel(grads[1], rank), _by_channel(grads[2], rank)]
     return _double_backward(
-        n, _wide(grad_out), _by_channel(weight, rank), given, n.dims, lambda x: x, (input.shape[1],)
+        n, _wide(grad_out), _by_channel(weight, rank), wide_grads, n.dims, lambda x: x, (input.shape[1],)
     )
 
 

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 def at_maxima(x: Tensor, indices: Tensor, rank: int) -> Tensor:
     """Return the elements of `x` at the pooling indices, over the last `rank` dimensions."""
     lead = tuple(indices.shape)[:-rank]
-    planes, places = math.prod(tuple(x.shape)[-rank:]), math.prod(tuple(indices.shape)[-rank:])
-    found = x.reshape((*lead, planes)).gather(-1, indices.reshape((*lead, places)))
-    return found.reshape(tuple(indices.shape))
+    planes, num_windows = math.prod(tuple(x.shape)[-rank:]), math.prod(tuple(indices.shape)[-rank:])
+    maxima = x.reshape((*lead, planes)).gather(-1, indices.reshape((*lead, num_windows)))
+    return maxima.reshape(tuple(indices.shape))

@@ -107,7 +107,7 @@ def _differentiable_layer_backward(
     """
     order = range(input_gates.shape[0])
     shares = input_gates.unbind(0)
-    kept: list[Any] = []
+    saved_steps: list[Any] = []
     h: Any = hx
     c: Any = cx
     for t in reversed(order) if reverse else order:
@@ -119,12 +119,12 @@ def _differentiable_layer_backward(
         else:
             made = gates + shares[t]
             new, cell = made.relu() if mode == RELU else made.tanh(), None
-        kept.append((t, gates, h, c, new, cell))
+        saved_steps.append((t, gates, h, c, new, cell))
         h, c = new, cell
     of_h, of_c = grad_hy, grad_cy
     of_shares: list[Any] = [None] * len(order)
     of_weight = of_bias = None
-    for t, gates, before, c, new, cell in reversed(kept):
+    for t, gates, before, c, new, cell in reversed(saved_steps):
         of_h = _added(of_h, None if grad_output is None else grad_output[t])
         if of_h is None:
             of_h = ops.zeros_like(hx)

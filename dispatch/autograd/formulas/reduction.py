@@ -122,11 +122,11 @@ def products_of_others(self: Tensor, dim: int) -> Tensor:
     if self.shape[dim] <= 1:
         return ops.ones_like(self)
     wide = self.to(complex128 if self.is_complex() else float64)
-    one, rest = ops.ones_like(wide.narrow(dim, 0, 1)), self.shape[dim] - 1
-    before = ops.cat([one, wide.narrow(dim, 0, rest)], dim).cumprod(dim)
-    behind = ops.cat([one, wide.narrow(dim, 1, rest).flip((dim,))], dim).cumprod(dim).flip((dim,))
-    others = (before * behind).to(self.dtype)
-    return others.conj() if others.is_complex() else others
+    unit, rest = ops.ones_like(wide.narrow(dim, 0, 1)), self.shape[dim] - 1
+    before = ops.cat([unit, wide.narrow(dim, 0, rest)], dim).cumprod(dim)
+    behind = ops.cat([unit, wide.narrow(dim, 1, rest).flip((dim,))], dim).cumprod(dim).flip((dim,))
+    products = (before * behind).to(self.dtype)
+    return products.conj() if products.is_complex() else products
 
 
 def var_backward(
@@ -231,12 +231,12 @@ def cumprod_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) -> Tens
     if is_differentiated(tangent, self) and ops.any(all_examples(zero)).item():
         x, t = self.to(result.dtype).movedim(dim, -1), tangent.movedim(dim, -1)
         return ops.sum(prefix_products_without(x) * t.unsqueeze(-1), -2).movedim(-1, dim)
-    seen = zero.cumsum(dim)
-    first = ops.logical_and(zero, ops.eq(seen, 1))
+    zero_count = zero.cumsum(dim)
+    first = ops.logical_and(zero, ops.eq(zero_count, 1))
     plain = result * (tangent / ops.masked_fill(self, zero, 1)).cumsum(dim)
     at_zero = ops.masked_fill(tangent, ops.logical_not(first), 0).cumsum(dim)
-    others = ops.masked_fill(self, first, 1).cumprod(dim, dtype=result.dtype)
-    return ops.where(ops.eq(seen, 0), plain, at_zero * others)
+    prefix_products = ops.masked_fill(self, first, 1).cumprod(dim, dtype=result.dtype)
+    return ops.where(ops.eq(zero_count, 0), plain, at_zero * prefix_products)
 
 
 def prefix_products_without(x: Tensor) -> Tensor:

@@ -96,11 +96,11 @@ def as_strided_backward(
     low = min(0, offset)
     length = max(have, offset + reach) - low
     flat = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
-    flat = flat.index_add(0, _places(view, offset - low), grad.reshape((-1,)))
+    flat = flat.index_add(0, _storage_positions(view, offset - low), grad.reshape((-1,)))
     if may_overlap(base):
         ones = ops.ones((base.numel,), dtype=grad.dtype, device=grad.device)
         count = ops.zeros((length,), dtype=grad.dtype, device=grad.device)
-        flat = ops.div(flat, count.index_add(0, _places(base, -low), ones))
+        flat = ops.div(flat, count.index_add(0, _storage_positions(base, -low), ones))
     return flat.as_strided(sizes, strides, -low)
 
 
@@ -130,12 +130,12 @@ def may_overlap(spec: TensorSpec) -> bool:
     return False
 
 
-def _places(spec: TensorSpec, offset: int) -> Tensor:
+def _storage_positions(spec: TensorSpec, offset: int) -> Tensor:
     """Return the storage positions of a tensor's elements, in order, as an index on its device."""
-    places = np.full(spec.sizes, offset, np.int64)
+    positions = np.full(spec.sizes, offset, np.int64)
     for d, (n, stride) in enumerate(zip(spec.sizes, spec.strides, strict=True)):
-        places += (np.arange(n) * stride).reshape((n,) + (1,) * (spec.ndim - d - 1))
-    return from_numpy(places.reshape(-1)).to(spec.device)
+        positions += (np.arange(n) * stride).reshape((n,) + (1,) * (spec.ndim - d - 1))
+    return from_numpy(positions.reshape(-1)).to(spec.device)
 
 
 def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
@@ -144,11 +144,11 @@ def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: in
         return grad.sum().reshape(())
     d = dimension % len(shape)
     windows = grad.shape[d]
-    places = (np.arange(windows)[:, None] * step + np.arange(size)).reshape(-1)
+    positions = (np.arange(windows)[:, None] * step + np.arange(size)).reshape(-1)
     moved = grad.movedim(-1, d + 1)
     joined = moved.reshape((*shape[:d], windows * size, *shape[d + 1 :]))
     zeros = ops.zeros(tuple(shape), dtype=grad.dtype, device=grad.device)
-    return zeros.index_add(d, from_numpy(places).to(grad.device, non_blocking=True), joined)
+    return zeros.index_add(d, from_numpy(positions).to(grad.device, non_blocking=True), joined)
 
 
 def unsqueeze_backward(grad: Tensor, shape: Sequence[int], dim: int) -> Tensor:

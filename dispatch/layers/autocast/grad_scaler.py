@@ -184,16 +184,16 @@ class GradScaler:
             if inverse is not None and grad.dtype is float16:
                 raise ValueError("Attempting to unscale FP16 gradients.")
             by_device.setdefault(grad.device, []).append(grad)
-        found: dict[Device, Tensor] = {}
+        inf_flags: dict[Device, Tensor] = {}
         with no_grad():
             for device, grads in by_device.items():
-                found[device] = ops.full((), 0.0, dtype=float32, device=device)
+                inf_flags[device] = ops.full((), 0.0, dtype=float32, device=device)
                 # A scale of 1 only checks for infinities.
                 factor = (
                     ops.full((), 1.0, dtype=float32, device=device) if inverse is None else inverse.to(device)
                 )
-                ops._amp_foreach_non_finite_check_and_unscale_(grads, found[device], factor)
-        return found
+                ops._amp_foreach_non_finite_check_and_unscale_(grads, inf_flags[device], factor)
+        return inf_flags
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """Run `unscale_` if needed, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
@@ -223,7 +223,7 @@ class GradScaler:
         if not state.found_inf:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         result = None
-        if not any(found.item() for found in state.found_inf.values()):
+        if not any(flag.item() for flag in state.found_inf.values()):
             result = optimizer.step(*args, **kwargs)
         state.stage = OptState.STEPPED
         return result
@@ -260,10 +260,10 @@ class GradScaler:
         scale, _ = self._started("update")
         with no_grad():
             if new_scale is None:
-                found = [each for state in self._states.values() for each in state.found_inf.values()]
-                if not found:
+                inf_flags = [each for state in self._states.values() for each in state.found_inf.values()]
+                if not inf_flags:
                     raise AssertionError("No inf checks were recorded prior to update.")
-                self._adapt(ops.gt(_combined(found, scale.device), 0))
+                self._adapt(ops.gt(_combined(inf_flags, scale.device), 0))
             elif isinstance(new_scale, float):
                 scale.fill_(new_scale)
             else:
@@ -280,15 +280,15 @@ class GradScaler:
                 scale.copy_(new_scale.reshape(()))
         self._states = {}
 
-    def _adapt(self, found: Tensor) -> None:
+    def _adapt(self, has_infs: Tensor) -> None:
         """Multiply by the backoff factor after infinities; else grow at the end of an interval, unless to infinity."""
         scale, tracker = self._started("update")
         successful = ops.add(tracker, 1)
         ends = ops.eq(successful, self._growth_interval)
         grown = ops.mul(scale, self._growth_factor)
         grown = ops.where(ops.logical_and(ends, ops.isfinite(grown)), grown, scale)
-        scale.copy_(ops.where(found, scale * self._backoff_factor, grown))
-        restarts = ops.logical_or(found, ends)
+        scale.copy_(ops.where(has_infs, scale * self._backoff_factor, grown))
+        restarts = ops.logical_or(has_infs, ends)
         tracker.copy_(successful * ops.logical_not(restarts).to(int32))
 
     def get_scale(self) -> float:
@@ -375,10 +375,10 @@ class GradScaler:
         }
 
 
-def _combined(found: Iterable[Tensor], device: Device) -> Tensor:
+def _combined(flags: Iterable[Tensor], device: Device) -> Tensor:
     """Combine the infinity flags of all devices on the scale's device."""
     combined = ops.full((), 0.0, dtype=float32, device=device)
-    for each in found:
+    for each in flags:
         combined = combined + each.to(device)
     return combined
 

@@ -79,11 +79,11 @@ def planner_of(policy: Callable[[Call, ScalarType], Plan], backend: int) -> Plan
 
         def autocast(*runtime: Any) -> Any:
             dtype = state.dtypes[backend]
-            found = by_dtype.get(dtype)
-            if found is None:
+            cast_plan = by_dtype.get(dtype)
+            if cast_plan is None:
                 full = _filled(template, positions, runtime)
-                found = by_dtype[dtype] = policy(Call(op, bits, backend, full, positions), dtype)
-            return found(*runtime)
+                cast_plan = by_dtype[dtype] = policy(Call(op, bits, backend, full, positions), dtype)
+            return cast_plan(*runtime)
 
         return autocast
 
@@ -120,13 +120,13 @@ def promote(call: Call, dtype: ScalarType) -> Plan:
         for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
             if not call.eligible(each):
                 continue
-            given = each._spec.dtype
-            if given is float32 or widest is float32:
+            arg_dtype = each._spec.dtype
+            if arg_dtype is float32 or widest is float32:
                 widest = float32
-            elif given is not widest:
+            elif arg_dtype is not widest:
                 raise RuntimeError(
                     f"{call.op.name}: Unexpected floating ScalarType in autocast: argument '{argument.name}' is "
-                    f"{given.name}, expected {dtype.name} (the autocast dtype), float32 or float64"
+                    f"{arg_dtype.name}, expected {dtype.name} (the autocast dtype), float32 or float64"
                 )
     return _casting(call, widest, keep=widest is dtype)
 
@@ -135,11 +135,11 @@ def fp32_set_opt_dtype(call: Call, dtype: ScalarType) -> Plan:
     """Set the ``dtype`` argument to float32 if the first argument is eligible and no dtype is given."""
     if not call.eligible(call.args[0]):
         return _below(call, call.args)
-    given = [
+    new_args = [
         float32 if value is None and base_type(argument.type).name == "ScalarType" else value
         for argument, value in zip(call.op.schema.arguments, call.args, strict=True)
     ]
-    return _below(call, given)
+    return _below(call, new_args)
 
 
 def fp32_append_dtype(call: Call, dtype: ScalarType) -> Plan:
@@ -300,9 +300,9 @@ def _keeping(cast: Caster, dtype: ScalarType, recorded: bool) -> Caster:
         if not state.cache_enabled or tensor._view_base is not None or not tensor.is_leaf:
             return cast(tensor)
         key = (id(tensor), dtype, recorded)
-        found = state.casts.get(key)
-        if found is not None and found[0]() is tensor:
-            return found[1]
+        cached = state.casts.get(key)
+        if cached is not None and cached[0]() is tensor:
+            return cached[1]
         before = set_grad_enabled(recorded)
         try:
             made = cast(tensor)

@@ -51,8 +51,12 @@ def flash_attention_for_cpu(
 ) -> tuple[Any, Any]:
     """Run `_scaled_dot_product_flash_attention_for_cpu`."""
     b = _batches(query, dims[0])
-    given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
-    return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[5], b, batch.size), scale))
+    folded_args = [
+        folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)
+    ]
+    return _results(
+        batch, b, batch.op.call(*folded_args, p, causal, _mask(mask, dims[5], b, batch.size), scale)
+    )
 
 
 def flash_attention_for_cpu_backward(
@@ -72,9 +76,11 @@ def flash_attention_for_cpu_backward(
     """Run `_scaled_dot_product_flash_attention_for_cpu_backward`."""
     b = _batches(query, dims[1])
     tensors = (grad, query, key, value, out, lse)
-    given = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
-    given[5] = given[5].contiguous()
-    return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[8], b, batch.size), scale))
+    folded_args = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
+    folded_args[5] = folded_args[5].contiguous()
+    return _results(
+        batch, b, batch.op.call(*folded_args, p, causal, _mask(mask, dims[8], b, batch.size), scale)
+    )
 
 
 def efficient_attention(
@@ -93,8 +99,10 @@ def efficient_attention(
     if p:
         refuse_same(batch)
     b = _batches(query, dims[0])
-    given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
-    made = batch.op.call(*given, _mask(bias, dims[3], b, batch.size), saves, p, causal, scale)
+    folded_args = [
+        folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)
+    ]
+    made = batch.op.call(*folded_args, _mask(bias, dims[3], b, batch.size), saves, p, causal, scale)
     return _results(batch, b, made)
 
 
@@ -111,18 +119,18 @@ def efficient_attention_backward(
     seed: Tensor,
     offset: Tensor,
     p: float,
-    wanted: Sequence[bool],
+    grad_mask: Sequence[bool],
     causal: bool,
     scale: float | None,
 ) -> tuple[Any, Any]:
     """Run `_scaled_dot_product_efficient_attention_backward`, with the random numbers of all examples."""
     b = _batches(query, dims[1])
-    places = (0, 1, 2, 3, 5, 6)
+    positions = (0, 1, 2, 3, 5, 6)
     args = (grad, query, key, value, bias, out, lse)
-    rows = {i: folded(whole(args[i], dims[i], batch.size)) for i in places}
+    rows = {i: folded(whole(args[i], dims[i], batch.size)) for i in positions}
     mask = _mask(bias, dims[4], b, batch.size)
-    given = [rows[0], rows[1], rows[2], rows[3], mask, rows[5], rows[6].contiguous()]
-    return _results(batch, b, batch.op.call(*given, seed, offset, p, wanted, causal, scale))
+    folded_args = [rows[0], rows[1], rows[2], rows[3], mask, rows[5], rows[6].contiguous()]
+    return _results(batch, b, batch.op.call(*folded_args, seed, offset, p, grad_mask, causal, scale))
 
 
 def sliding_window(
@@ -137,8 +145,10 @@ def sliding_window(
 ) -> tuple[Any, Any]:
     """Run `_sliding_window_attn`."""
     b = _batches(query, dims[0])
-    given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
-    return _results(batch, b, batch.op.call(*given, left, right, scale))
+    folded_args = [
+        folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)
+    ]
+    return _results(batch, b, batch.op.call(*folded_args, left, right, scale))
 
 
 def sliding_window_backward(
@@ -157,9 +167,9 @@ def sliding_window_backward(
     """Run `_sliding_window_attn_backward`."""
     b = _batches(query, dims[1])
     tensors = (grad, query, key, value, out, lse)
-    given = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
-    given[5] = given[5].contiguous()
-    return _results(batch, b, batch.op.call(*given, left, right, scale))
+    folded_args = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
+    folded_args[5] = folded_args[5].contiguous()
+    return _results(batch, b, batch.op.call(*folded_args, left, right, scale))
 
 
 def _batches(query: Tensor, dim: int | None) -> int:

@@ -38,19 +38,19 @@ def convolution(
 
     shared_bias = bias if dims[2] is None else None
     if dims[1] is None and dims[0] is not None:
-        out, place = apart(convolve(folded(front(input, dims[0])), weight, shared_bias, groups), size), 0
+        out, out_dim = apart(convolve(folded(front(input, dims[0])), weight, shared_bias, groups), size), 0
         if bias is shared_bias:
-            return out, place
+            return out, out_dim
     elif dims[1] is None:
-        out, place = convolve(input, weight, None, groups).unsqueeze(0), 0
+        out, out_dim = convolve(input, weight, None, groups).unsqueeze(0), 0
     elif dims[0] is None and groups == 1:
         weights = as_channels(weight, dims[1], size) if transposed else folded(front(weight, dims[1]))
-        out, place = from_channels(convolve(input, weights, None, 1), size), 1
+        out, out_dim = from_channels(convolve(input, weights, None, 1), size), 1
     else:
         channels = as_channels(input, dims[0], size)
         out = from_channels(convolve(channels, folded(front(weight, dims[1])), None, size * groups), size)
-        place = 1
-    out = front(out, place)
+        out_dim = 1
+    out = front(out, out_dim)
     if bias is not None:
         rows = whole(bias, dims[2], size)
         out = out + rows.reshape((size, 1, rows._spec.sizes[1], *(1,) * (out._spec.ndim - 3)))

@@ -70,7 +70,7 @@ def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
             check_out_dims(name, each, own)
         return
     if not isinstance(output, TensorImpl) or not isinstance(dim, int) or not 0 <= dim < output._spec.ndim:
-        what = (
+        description = (
             f"a tensor of {output._spec.ndim} dimensions" if isinstance(output, TensorImpl) else repr(output)
         )
-        raise RuntimeError(f"vmap rule of {name}: out_dims {dim!r} names no dimension of {what}")
+        raise RuntimeError(f"vmap rule of {name}: out_dims {dim!r} names no dimension of {description}")

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """Run `empty_like`, `zeros_like` or `ones_like`; the memory format is that of each example."""
-    *others, memory_format = options
+    *leading, memory_format = options
     if memory_format is channels_last or memory_format is channels_last_3d:
         x = front(self, dims[0])
         rank = x._spec.ndim
         last = x.permute((0, 1, *range(3, rank), 2)).contiguous()
-        made = batch.op.call(last, *others, None)
+        made = batch.op.call(last, *leading, None)
         return made.permute((0, 1, rank - 1, *range(2, rank - 1))), 0
     if memory_format is None:
-        return batch.op.call(self, *others, None), dims[0]
-    return batch.op.call(front(self, dims[0]), *others, memory_format), 0
+        return batch.op.call(self, *leading, None), dims[0]
+    return batch.op.call(front(self, dims[0]), *leading, memory_format), 0
 
 
 def new(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], *options: Any) -> tuple[Any, Any]:

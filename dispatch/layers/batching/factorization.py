@@ -68,12 +68,12 @@ def lu_solve(
 
 def _is_vector(A: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> bool:
     """Return True if the right-hand side of one example is a vector, or one for each of its matrices."""
-    have, given = rank_of(A, a_dim), rank_of(b, b_dim)
-    if given == 1:
+    rank_a, rank_b = rank_of(A, a_dim), rank_of(b, b_dim)
+    if rank_b == 1:
         return True
     a = front(A, a_dim)._spec.sizes[0 if a_dim is None else 1 :]
     other = front(b, b_dim)._spec.sizes[0 if b_dim is None else 1 :]
-    return have - 1 == given and a[:-1] == other
+    return rank_a - 1 == rank_b and a[:-1] == other
 
 
 def solve_ex(

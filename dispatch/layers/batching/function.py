@@ -34,11 +34,11 @@ def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
     """
     level: VmapLevel | None = None
     for value in args:
-        found = level_of(value) if isinstance(value, TensorImpl) else None
-        if found is not None:
-            refuse_escaped(found, f"{cls.__name__}.apply")
-            if level is None or found.number > level.number:
-                level = found
+        value_level = level_of(value) if isinstance(value, TensorImpl) else None
+        if value_level is not None:
+            refuse_escaped(value_level, f"{cls.__name__}.apply")
+            if level is None or value_level.number > level.number:
+                level = value_level
     assert level is not None
     if level.is_old:
         return cls._apply(tuple(args))
@@ -126,8 +126,8 @@ def _wrapped(value: Tensor, dim: int | None, level: VmapLevel) -> Tensor:
 
 def _opened(values: Sequence[Any], level: VmapLevel) -> tuple[list[Any], list[int | None]]:
     """Return values outside of a level, and their mapped dimensions."""
-    found = [unbatched(v, level) if isinstance(v, TensorImpl) else (v, None) for v in values]
-    return [v for v, _ in found], [d for _, d in found]
+    pairs = [unbatched(v, level) if isinstance(v, TensorImpl) else (v, None) for v in values]
+    return [v for v, _ in pairs], [d for _, d in pairs]
 
 
 class _Generated(Function):
@@ -153,9 +153,9 @@ class _Generated(Function):
         inner = cls.source._backward_cls(cls.source, ctx.needs_input_grad)
         leaves, spec = tree_flatten(output)
         with entered_vmap(cls.size, cls.randomness) as level:
-            given = cls._mapped(inputs, cls.in_dims, level)
+            mapped_inputs = cls._mapped(inputs, cls.in_dims, level)
             results = cls._mapped(leaves, cls.out_dims, level)
-            cls.source.setup_context(inner, tuple(given), tree_unflatten(results, spec))
+            cls.source.setup_context(inner, tuple(mapped_inputs), tree_unflatten(results, spec))
             if inner._written:
                 raise RuntimeError(
                     f"{cls.source.__name__}: a generated vmap rule cannot serve a Function that writes into its inputs "
@@ -190,23 +190,25 @@ class _Generated(Function):
     def jvp(cls, ctx: FunctionCtx, *tangents: Tensor | None) -> Any:
         with entered_vmap(cls.size, cls.randomness) as level:
             inner = cls._inner(ctx, "forward_dims", level)
-            found = cls.source.jvp(inner, *cls._mapped(tangents, cls.in_dims, level))
-            leaves = list(found) if isinstance(found, tuple | list) else [found]
+            result = cls.source.jvp(inner, *cls._mapped(tangents, cls.in_dims, level))
+            leaves = list(result) if isinstance(result, tuple | list) else [result]
             values, dims = _opened(leaves, level)
         fitting = [
             # The tangent of a result that all examples share is that of any of them.
             v.select(d, 0) if own is None and d is not None else cls._fitting(v, d, own)
             for v, d, own in zip(values, dims, ctx.__dict__["grad_dims"], strict=True)
         ]
-        return type(found)(fitting) if isinstance(found, tuple | list) else fitting[0]
+        return type(result)(fitting) if isinstance(result, tuple | list) else fitting[0]
 
     @classmethod
     def backward(cls, ctx: FunctionCtx, *grads: Tensor) -> tuple[Any, ...]:
         with entered_vmap(cls.size, cls.randomness) as level:
             inner = cls._inner(ctx, "saved_dims", level)
-            given = [cls._share(g, d, level) for g, d in zip(grads, ctx.__dict__["grad_dims"], strict=True)]
-            found = cls.source._gradient_formula()(inner, *given)
-            opened = _opened(found if isinstance(found, tuple | list) else (found,), level)
+            grad_shares = [
+                cls._share(g, d, level) for g, d in zip(grads, ctx.__dict__["grad_dims"], strict=True)
+            ]
+            result = cls.source._gradient_formula()(inner, *grad_shares)
+            opened = _opened(result if isinstance(result, tuple | list) else (result,), level)
         dims = [*cls.in_dims, *[None] * (len(opened[0]) - len(cls.in_dims))]
         return tuple([cls._fitting(g, d, own) for g, d, own in zip(*opened, dims, strict=True)])
 

@@ -62,8 +62,8 @@ def drawn(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]
             random.refuse_same(batch)
         example = self if dims[0] is None else self.select(dims[0], 0)
         return batch.op.call(example, *args), None
-    given = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
-    return batch.op.call(whole(self, dims[0], batch.size), *given), 0
+    aligned_args = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
+    return batch.op.call(whole(self, dims[0], batch.size), *aligned_args), 0
 
 
 _COPIES = {

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def cat(batch: Batch, dims: Dims, tensors: Sequence[Tensor], dim: int) -> tuple[Any, Any]:
     """Run `cat`; empty vectors among tensors of higher rank are skipped."""
-    of = dims[0] if dims[0].__class__ is tuple else (None,) * len(tensors)
-    wholes = [whole(x, d, batch.size) for x, d in zip(tensors, of, strict=True)]
+    tensor_dims = dims[0] if dims[0].__class__ is tuple else (None,) * len(tensors)
+    wholes = [whole(x, d, batch.size) for x, d in zip(tensors, tensor_dims, strict=True)]
     counted = [x for x in wholes if x._spec.sizes[1:] != (0,)]
     like = (counted or wholes)[0]._spec.sizes
-    place = shifted(dim, len(like) - 1)
+    cat_dim = shifted(dim, len(like) - 1)
     # An empty vector adds no element, but belongs to the graph: replace it by an empty slice of the others' shape.
-    empty = (*like[:place], 0, *like[place + 1 :])
-    return ops.cat([x.reshape(empty) if x._spec.sizes[1:] == (0,) else x for x in wholes], place), 0
+    empty = (*like[:cat_dim], 0, *like[cat_dim + 1 :])
+    return ops.cat([x.reshape(empty) if x._spec.sizes[1:] == (0,) else x for x in wholes], cat_dim), 0
 
 
 def stepped(x: Tensor, dim: int | None, size: int, rank: int) -> Tensor:
@@ -74,16 +74,16 @@ def index_select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor
         x = stepped(self, dims[0], batch.size, 1)
         out = x.index_select(shifted(dim, rank), index)
         return out if rank else out.reshape((batch.size,)), 0
-    place = front(index, dims[2])
-    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
+    positions = front(index, dims[2])
+    count = positions._spec.sizes[1] if positions._spec.ndim > 1 else 1
     if dims[0] is None and rank:
         d = dim % rank
-        out = self.index_select(d, place.reshape((batch.size * count,)))
+        out = self.index_select(d, positions.reshape((batch.size * count,)))
         sizes = self._spec.sizes
         return out.reshape((*sizes[:d], batch.size, count, *sizes[d + 1 :])), d
     x = stepped(self, dims[0], batch.size, 1)
     d = shifted(dim, rank)
-    out = x.gather(d, _along(place, x._spec.sizes, d, count))
+    out = x.gather(d, _along(positions, x._spec.sizes, d, count))
     return out if rank else out.reshape((batch.size,)), 0
 
 
@@ -125,10 +125,10 @@ def _added(
     added = _source_of(batch, dims, x, d, index, source)
     if dims[2] is None:
         return ops.index_add(x, d, index, added, alpha=alpha)
-    place = front(index, dims[2])
-    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
+    positions = front(index, dims[2])
+    count = positions._spec.sizes[1] if positions._spec.ndim > 1 else 1
     added = added if alpha == 1 else added * alpha
-    return x.scatter_add(d, _along(place, added._spec.sizes, d, count), added)
+    return x.scatter_add(d, _along(positions, added._spec.sizes, d, count), added)
 
 
 def index_reduce(
@@ -186,9 +186,9 @@ def _reduced(
     slices = _source_of(batch, dims, x, d, index, source)
     if dims[2] is None:
         return forms[0](d, index, slices, reduce, include_self=include_self)
-    place = front(index, dims[2])
-    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
-    each = _along(place, slices._spec.sizes, d, count)
+    positions = front(index, dims[2])
+    count = positions._spec.sizes[1] if positions._spec.ndim > 1 else 1
+    each = _along(positions, slices._spec.sizes, d, count)
     return forms[1](d, each, slices, reduce, include_self=include_self)
 
 
@@ -229,9 +229,9 @@ def _copied(batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, source: 
     placed = _source_of(batch, dims, x, d, index, source)
     if dims[2] is None:
         return ops.index_copy(x, d, index, placed)
-    place = front(index, dims[2])
-    count = place._spec.sizes[1] if place._spec.ndim > 1 else 1
-    return x.scatter(d, _along(place, placed._spec.sizes, d, count), placed)
+    positions = front(index, dims[2])
+    count = positions._spec.sizes[1] if positions._spec.ndim > 1 else 1
+    return x.scatter(d, _along(positions, placed._spec.sizes, d, count), placed)
 
 
 def take(batch: Batch, dims: Dims, self: Tensor, index: Tensor) -> tuple[Any, Any]:
@@ -241,8 +241,8 @@ def take(batch: Batch, dims: Dims, self: Tensor, index: Tensor) -> tuple[Any, An
     flat = front(self, dims[0]).reshape((batch.size, numel_of(self, dims[0])))
     if dims[1] is None:
         return flat.index((None, index)), 0
-    places = front(index, dims[1])
-    return flat.index((_numbers(batch, places._spec.ndim - 1, places.device), places)), 0
+    positions = front(index, dims[1])
+    return flat.index((_numbers(batch, positions._spec.ndim - 1, positions.device), positions)), 0
 
 
 def _numbers(batch: Batch, rank: int, device: Any) -> Tensor:
@@ -252,12 +252,12 @@ def _numbers(batch: Batch, rank: int, device: Any) -> Tensor:
     return ops.arange(batch.size, device=device).reshape((batch.size, *(1,) * rank))
 
 
-def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | None]]:
+def _opened(indices: Sequence[Any], index_dims: Sequence[Any]) -> list[tuple[Any, int | None]]:
     """Replace masks among the indices by their nonzero positions. Raises RuntimeError for a mask that differs by
     example.
     """
     opened: list[tuple[Any, int | None]] = []
-    for index, dim in zip(indices, of, strict=True):
+    for index, dim in zip(indices, index_dims, strict=True):
         if index is None or index._spec.dtype not in (bool_, uint8):
             opened.append((index, dim))
         elif dim is not None:
@@ -266,7 +266,7 @@ def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | 
                 "indexing with a boolean mask."
             )
         else:
-            opened += [(places, None) for places in index.nonzero().unbind(1)]
+            opened += [(positions, None) for positions in index.nonzero().unbind(1)]
     return opened
 
 
@@ -317,8 +317,8 @@ class _Advanced:
 
 def index(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, Any]:
     """Run `index`: advanced indexing."""
-    of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
-    advanced = _Advanced(batch, _opened(indices, of))
+    index_dims = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
+    advanced = _Advanced(batch, _opened(indices, index_dims))
     if dims[0] is None:
         out = self.index(advanced.of_shared())
         return out, advanced.first if advanced.is_adjacent else 0
@@ -345,16 +345,16 @@ def index_put_(
 
 def _put(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Any], values: Tensor) -> tuple[Any, Any]:
     """Return the indices of (batch, ...), and the values in the order of the indexed elements."""
-    of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
-    advanced = _Advanced(batch, _opened(indices, of))
+    index_dims = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
+    advanced = _Advanced(batch, _opened(indices, index_dims))
     used = sum(i is not None for i, _ in advanced.indices)
     rank = advanced.rank + rank_of(self, dims[0]) - used
     if dims[2] is None and values._spec.ndim == 0:
         return advanced.of_batch(), values
-    given = whole(values, dims[2], batch.size)
-    sizes = given._spec.sizes
-    given = given.reshape((sizes[0], *(1,) * (rank + 1 - len(sizes)), *sizes[1:]))
-    return advanced.of_batch(), advanced.first_dims(given)
+    batched_values = whole(values, dims[2], batch.size)
+    sizes = batched_values._spec.sizes
+    batched_values = batched_values.reshape((sizes[0], *(1,) * (rank + 1 - len(sizes)), *sizes[1:]))
+    return advanced.of_batch(), advanced.first_dims(batched_values)
 
 
 def embedding(

@@ -67,8 +67,8 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         if writes:
             return _written(op, values, make)
         if make is not None:
-            places = (out,) * len(result) if out.__class__ is int else out
-            return make([_wrapped(r, d, level) for r, d in zip(result, places, strict=True)])
+            out_dims = (out,) * len(result) if out.__class__ is int else out
+            return make([_wrapped(r, d, level) for r, d in zip(result, out_dims, strict=True)])
         if not is_view:
             return _wrapped(result, out, level)
         return _as_view(_wrapped(result, out, level), values[0])
@@ -78,15 +78,15 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 def _innermost(op: OperatorEntry, values: Sequence[Any]) -> VmapLevel:
     """Return the innermost level among the arguments. Raises RuntimeError for a level that is not active here."""
-    found: VmapLevel | None = None
+    innermost: VmapLevel | None = None
     for tensor in tensors_in(values):
         data = tensor._data
         if data.__class__ is BatchedValue:
             refuse_escaped(data.level, op.name)
-            if found is None or data.level.number > found.number:
-                found = data.level
-    assert found is not None, f"{op.name} is called as batched without a batched tensor"
-    return found
+            if innermost is None or data.level.number > innermost.number:
+                innermost = data.level
+    assert innermost is not None, f"{op.name} is called as batched without a batched tensor"
+    return innermost
 
 
 def _open(value: Any, level: VmapLevel) -> tuple[Any, int | None]:

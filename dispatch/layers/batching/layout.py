@@ -164,10 +164,10 @@ def described(value: Any) -> Any:
 
 def outline(batch: Batch, dims: Dims, *args: Any) -> Tensor:
     """Return an empty batch of the operator's result for one example."""
-    given = [
+    example_args = [
         value if dim is None else value.new_empty(sizes_of(value, dim))
         for value, dim in zip(args, dims, strict=True)
     ]
-    made = result_of_one(batch.op, given)
+    made = result_of_one(batch.op, example_args)
     device = next(a.device for a in args if isinstance(a, TensorImpl))
     return ops.empty((0, *made._spec.sizes), dtype=made._spec.dtype, device=device)

@@ -35,8 +35,8 @@ def mse_loss_backward(
 ) -> tuple[Any, Any]:
     """Compute the gradient of `mse_loss`; for the mean, divide by the number of elements of an example."""
     rank = max(rank_of(self, dims[1]), rank_of(target, dims[2]))
-    given = [aligned(a, d, rank) for a, d in zip((grad, self, target), dims[:3], strict=True)]
-    out = ops.mul(ops.sub(given[1], given[2]), given[0]) * 2.0
+    aligned_args = [aligned(a, d, rank) for a, d in zip((grad, self, target), dims[:3], strict=True)]
+    out = ops.mul(ops.sub(aligned_args[1], aligned_args[2]), aligned_args[0]) * 2.0
     if reduction == MEAN:
         count = out._spec.numel // batch.size if batch.size else 1
         out = out / max(count, 1)
@@ -68,10 +68,10 @@ class _Samples:
         counted = ops.ne(self.targets, ignore_index)
         if weight is None:
             return self.apart(counted.to(self.x._spec.dtype))
-        places = self.apart(ops.where(counted, self.targets, 0))
+        classes = self.apart(ops.where(counted, self.targets, 0))
         rows = whole(weight, dim, self.size).detach()
-        picked = rows.gather(1, places.reshape((self.size, _count(places))).to(int64))
-        return ops.where(self.apart(counted), picked.reshape(places._spec.sizes), 0)
+        picked = rows.gather(1, classes.reshape((self.size, _count(classes))).to(int64))
+        return ops.where(self.apart(counted), picked.reshape(classes._spec.sizes), 0)
 
 
 def nll_loss_forward(
@@ -123,12 +123,12 @@ def nll_loss_backward(
     samples = _Samples(batch, self, dims[1], target, dims[2])
     weights = samples.weights(weight, dims[3], ignore_index)
     ones = (1,) * (weights._spec.ndim - 1)
-    given = whole(grad, dims[0], batch.size)
+    grads = whole(grad, dims[0], batch.size)
     if reduction != NONE or samples.is_single:
-        given = given.reshape((batch.size, *ones))
+        grads = grads.reshape((batch.size, *ones))
     if reduction == MEAN:
-        given = given / whole(total_weight, dims[6], batch.size).detach().reshape((batch.size, *ones))
-    each = ops.where(weights == 0, 0, given * weights) if reduction == MEAN else given * weights
+        grads = grads / whole(total_weight, dims[6], batch.size).detach().reshape((batch.size, *ones))
+    each = ops.where(weights == 0, 0, grads * weights) if reduction == MEAN else grads * weights
     each = each.expand(weights._spec.sizes)
     flat = each.reshape((each._spec.sizes[0] * each._spec.sizes[1], *each._spec.sizes[2:]))
     unused = samples.x.new_zeros(())

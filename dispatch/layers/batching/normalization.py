@@ -32,16 +32,18 @@ def _unless_empty(rule: Rule) -> Rule:
     def either(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         if batch.size:
             return rule(batch, dims, *args)
-        given = [
+        example_args = [
             value if dim is None else value.new_empty(sizes_of(value, dim))
             for value, dim in zip(args, dims, strict=True)
         ]
         device = next(value._spec.device for value in args if value is not None)
         made = [
-            one if one is None else ops.empty((0, *one._spec.sizes), dtype=one._spec.dtype, device=device)
-            for one in result_of_one(batch.op, given)
+            result
+            if result is None
+            else ops.empty((0, *result._spec.sizes), dtype=result._spec.dtype, device=device)
+            for result in result_of_one(batch.op, example_args)
         ]
-        return tuple(made), tuple([None if one is None else 0 for one in made])
+        return tuple(made), tuple([None if result is None else 0 for result in made])
 
     return either
 
@@ -142,14 +144,15 @@ def layer_norm_backward(
         for t, d in zip((grad, input, mean, rstd), (*dims[:2], *dims[3:5]), strict=True)
     )
     scaled = g if weight is None else _applied(g, _behind(weight, dims[5], rank), None)
-    to = None
+    grad_input = None
     if mask[0]:
-        to = ops.native_layer_norm_backward(scaled, x, shape, m, r, None, None, (True, False, False))[0]
+        only_input = (True, False, False)
+        grad_input = ops.native_layer_norm_backward(scaled, x, shape, m, r, None, None, only_input)[0]
     like = x if weight is None and bias is None else weight if weight is not None else bias
     lead = rank - len(shape) + 1
     hat = _hat(x, r, range(lead, rank + 1)) if mask[1] else None
-    sums, places = _weight_sums(mask, g, hat, range(1, lead), like)
-    return (to, *sums), (None if to is None else 0, *places)
+    sums, sum_dims = _weight_sums(mask, g, hat, range(1, lead), like)
+    return (grad_input, *sums), (None if grad_input is None else 0, *sum_dims)
 
 
 def rms_norm_backward(
@@ -168,15 +171,15 @@ def rms_norm_backward(
         whole(t, d, batch.size) for t, d in zip((grad, input, rstd), (*dims[:2], dims[3]), strict=True)
     )
     scaled = g if weight is None else _applied(g, _behind(weight, dims[4], rank), None)
-    to = None
+    grad_input = None
     if mask[0]:
-        to = ops._fused_rms_norm_backward(scaled, x, shape, r, None, (True, False))[0]
-    wanted = (mask[0], mask[1] and weight is not None)
+        grad_input = ops._fused_rms_norm_backward(scaled, x, shape, r, None, (True, False))[0]
+    grad_mask = (mask[0], mask[1] and weight is not None)
     like = x if weight is None else weight
     lead = rank - len(shape) + 1
-    hat = _hat(x, r, range(lead, rank + 1), centred=False) if wanted[1] else None
-    sums, places = _weight_sums(wanted, g, hat, range(1, lead), like)
-    return (to, *sums), (None if to is None else 0, *places)
+    hat = _hat(x, r, range(lead, rank + 1), centred=False) if grad_mask[1] else None
+    sums, sum_dims = _weight_sums(grad_mask, g, hat, range(1, lead), like)
+    return (grad_input, *sums), (None if grad_input is None else 0, *sum_dims)
 
 
 def group_norm(
@@ -220,20 +223,20 @@ def group_norm_backward(
     rank = rank_of(input, dims[1])
     g, x, m, r = (whole(t, d, batch.size) for t, d in zip((grad, input, mean, rstd), dims[:4], strict=True))
     scaled = g if weight is None else _applied(g, _of_channels(weight, dims[4], rank), None)
-    to = None
+    grad_input = None
     if mask[0]:
         count = n * batch.size
         g_all, x_all, m_all, r_all = map(folded, (scaled, x, m, r))
         made = ops.native_group_norm_backward(
             g_all, x_all, m_all, r_all, None, count, c, spatial, group, (True, False, False)
         )
-        to = apart(made[0], batch.size)
+        grad_input = apart(made[0], batch.size)
     hat = None
     if mask[1]:
         hat = _hat(x.reshape((batch.size, n, group, -1)), r.unsqueeze(-1), (3,)).reshape(x._spec.sizes)
     over = (1, *range(3, rank + 1))
-    sums, places = _weight_sums(mask, g, hat, over, x if weight is None else weight)
-    return (to, *sums), (None if to is None else 0, *places)
+    sums, sum_dims = _weight_sums(mask, g, hat, over, x if weight is None else weight)
+    return (grad_input, *sums), (None if grad_input is None else 0, *sum_dims)
 
 
 def _parameter(x: Tensor | None, dim: int | None, size: int) -> Any:
@@ -266,8 +269,8 @@ def _batch_norm(
     results = ops.native_batch_norm(x, w, b, m, v, training, momentum, eps)
     for (target, dim), row in zip(written, rows[2:], strict=False):
         front(target, dim).copy_(row.reshape((size, -1)))
-    out, *kept = results
-    return (from_channels(out, size), *[k.reshape((size, -1)) for k in kept]), (1, 0, 0)
+    out, *statistics = results
+    return (from_channels(out, size), *[k.reshape((size, -1)) for k in statistics]), (1, 0, 0)
 
 
 def native_batch_norm(
@@ -332,8 +335,8 @@ def batch_norm_backward(
     rows = [_parameter(t, d, size) for t, d in zip(tensors, dims[2:7], strict=True)]
     g, x = (as_channels(t, d, size) for t, d in zip((grad, input), dims[:2], strict=True))
     w, rm, rv, sm, sr = rows
-    to, *sums = ops.native_batch_norm_backward(g, x, w, rm, rv, sm, sr, train, eps, mask)
-    results = [None if to is None else from_channels(to, size)]
+    grad_input, *sums = ops.native_batch_norm_backward(g, x, w, rm, rv, sm, sr, train, eps, mask)
+    results = [None if grad_input is None else from_channels(grad_input, size)]
     results += [None if s is None else s.reshape((size, -1)) for s in sums]
     return tuple(results), tuple(None if r is None else p for r, p in zip(results, (1, 0, 0), strict=True))
 

@@ -23,30 +23,32 @@ if TYPE_CHECKING:
 
 def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """Run an operator that broadcasts its tensors: lower-rank ones get dimensions of size 1 after the mapped one."""
-    places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
-    first = places[0]
-    if len(places) == 1:
+    tensor_positions = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+    first = tensor_positions[0]
+    if len(tensor_positions) == 1:
         return batch.op.call(*args), dims[first]
-    ranks = [rank_of(args[i], dims[i]) for i in places]
+    ranks = [rank_of(args[i], dims[i]) for i in tensor_positions]
     if 0 in ranks:
-        args = promoted(dims, args, places, ranks)
+        args = promoted(dims, args, tensor_positions, ranks)
     dim = dims[first]
-    if any(dims[i] != dim for i in places) or any(r != ranks[0] for r in ranks):
-        top, dim = max(ranks), 0
+    if any(dims[i] != dim for i in tensor_positions) or any(r != ranks[0] for r in ranks):
+        max_rank, dim = max(ranks), 0
         opened = list(args)
-        for i in places:
-            opened[i] = aligned(args[i], dims[i], top)
+        for i in tensor_positions:
+            opened[i] = aligned(args[i], dims[i], max_rank)
         args = tuple(opened)
     return batch.op.call(*args), dim
 
 
-def promoted(dims: Dims, args: Sequence[Any], places: Sequence[int], ranks: Sequence[int]) -> tuple[Any, ...]:
+def promoted(
+    dims: Dims, args: Sequence[Any], tensor_positions: Sequence[int], ranks: Sequence[int]
+) -> tuple[Any, ...]:
     """Return the arguments, with mapped numbers cast to the dtype that promotion gives for one example.
 
     A 0-d tensor has a lower rank in promotion; with the mapped dimension it would not.
     """
-    mapped = [i for i, r in zip(places, ranks, strict=True) if r == 0 and dims[i] is not None]
-    dtypes = {args[i]._spec.dtype for i in places}
+    mapped = [i for i, r in zip(tensor_positions, ranks, strict=True) if r == 0 and dims[i] is not None]
+    dtypes = {args[i]._spec.dtype for i in tensor_positions}
     if not mapped or len(dtypes) == 1:
         return tuple(args)
     common = _common_dtype(dims, args)
@@ -71,10 +73,10 @@ def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """Run in place, through a view of the written tensor with its mapped dimension first."""
     if dims[0] is None:
         refuse_inplace(batch)
-    places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
+    tensor_positions = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
     rank = rank_of(args[0], dims[0])
     opened = list(args)
-    for i in places:
+    for i in tensor_positions:
         opened[i] = aligned(args[i], dims[i], rank)
     batch.op.call(*opened)
     return None, None
@@ -85,28 +87,30 @@ def where(
 ) -> tuple[Any, Any]:
     """Run `where`; the condition does not take part in promotion."""
     choices = (self, other)
-    places = [i for i, a in enumerate(choices) if isinstance(a, TensorImpl)]
-    ranks = [rank_of(choices[i], dims[i + 1]) for i in places]
-    if places:
-        choices = promoted(dims[1:], choices, places, ranks)
-    top = max(rank_of(condition, dims[0]), *ranks, 0)
-    return batch.op.call(*[aligned(a, d, top) for a, d in zip((condition, *choices), dims, strict=True)]), 0
+    tensor_positions = [i for i, a in enumerate(choices) if isinstance(a, TensorImpl)]
+    ranks = [rank_of(choices[i], dims[i + 1]) for i in tensor_positions]
+    if tensor_positions:
+        choices = promoted(dims[1:], choices, tensor_positions, ranks)
+    max_rank = max(rank_of(condition, dims[0]), *ranks, 0)
+    return batch.op.call(
+        *[aligned(a, d, max_rank) for a, d in zip((condition, *choices), dims, strict=True)]
+    ), 0
 
 
 def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """Run a pointwise operator that does not broadcast."""
-    given = [
+    batched_args = [
         whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)
     ]
-    return batch.op.call(*given), 0
+    return batch.op.call(*batched_args), 0
 
 
 def masked_fill(
     batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor | Number
 ) -> tuple[Any, Any]:
     """Run `masked_fill` with a number that all examples share; the mask does not take part in promotion."""
-    top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
-    return batch.op.call(aligned(self, dims[0], top), aligned(mask, dims[1], top), value), 0
+    max_rank = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
+    return batch.op.call(aligned(self, dims[0], max_rank), aligned(mask, dims[1], max_rank), value), 0
 
 
 def masked_fill_tensor(
@@ -115,10 +119,10 @@ def masked_fill_tensor(
     """Run `masked_fill` with one number for each example."""
     if dims[2] is None:
         return masked_fill(batch, dims, self, mask, value)
-    top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
+    max_rank = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
     value = value.to(self._spec.dtype)
     return ops.where(
-        aligned(mask, dims[1], top), aligned(value, dims[2], top), aligned(self, dims[0], top)
+        aligned(mask, dims[1], max_rank), aligned(value, dims[2], max_rank), aligned(self, dims[0], max_rank)
     ), 0
 
 
@@ -166,15 +170,15 @@ def clone(batch: Batch, dims: Dims, self: Tensor, memory_format: MemoryFormat | 
 
 def to_copy(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """Run `_to_copy`; the memory format is that of each example."""
-    *others, memory_format = options
-    return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, *others, fmt))
+    *leading, memory_format = options
+    return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, *leading, fmt))
 
 
-def fake_quantize_by_tensors(batch: Batch, dims: Dims, self: Tensor, *others: Any) -> tuple[Any, Any]:
+def fake_quantize_by_tensors(batch: Batch, dims: Dims, self: Tensor, *parameters: Any) -> tuple[Any, Any]:
     """Fake-quantize with one-element tensors instead of numbers; tensors that differ by example run in a loop."""
     if any(dim is not None for dim in dims[1:]):
-        return loop(batch, dims, self, *others)
-    return batch.op.call(self, *others), dims[0]
+        return loop(batch, dims, self, *parameters)
+    return batch.op.call(self, *parameters), dims[0]
 
 
 RULES: dict[str, Rule] = {

@@ -16,12 +16,12 @@ def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
     """
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-        given = list(args)
+        batched_args = list(args)
         for i in tensors:
             x = whole(args[i], dims[i], batch.size)
             sizes = x._spec.sizes
-            given[i] = x if len(sizes) == rank + 2 else x.reshape((sizes[0] * sizes[1], *sizes[2:]))
-        out = batch.op.call(*given)
+            batched_args[i] = x if len(sizes) == rank + 2 else x.reshape((sizes[0] * sizes[1], *sizes[2:]))
+        out = batch.op.call(*batched_args)
         if len(sizes) == rank + 2:
             return out, (0, 0) if isinstance(out, tuple) else 0
         lead = sizes[:2]
@@ -38,7 +38,7 @@ def fractional(rank: int) -> Rule:
     def rule(
         batch: Batch, dims: Dims, self: Tensor, kernel: Any, out: Any, samples: Tensor
     ) -> tuple[Any, Any]:
-        x, numbers = (whole(given, dim, batch.size) for given, dim in ((self, dims[0]), (samples, dims[3])))
+        x, numbers = (whole(tensor, dim, batch.size) for tensor, dim in ((self, dims[0]), (samples, dims[3])))
         lead = x._spec.sizes[:-rank]
         if len(lead) == 2:  # Unbatched examples use the random samples of one image.
             if numbers._spec.ndim == 4:
@@ -46,9 +46,9 @@ def fractional(rank: int) -> Rule:
             return batch.op.call(x, kernel, out, numbers), (0, 0)
         if numbers._spec.ndim == 4 and numbers._spec.sizes[1] > lead[1]:
             numbers = numbers.narrow(1, 0, lead[1])
-        flat = [given.reshape((-1, *given._spec.sizes[2:])) for given in (x, numbers)]
+        flat = [tensor.reshape((-1, *tensor._spec.sizes[2:])) for tensor in (x, numbers)]
         values, indices = batch.op.call(flat[0], kernel, out, flat[1])
-        return tuple([found.reshape((*lead, *out)) for found in (values, indices)]), (0, 0)
+        return tuple([result.reshape((*lead, *out)) for result in (values, indices)]), (0, 0)
 
     return rule
 

@@ -61,19 +61,19 @@ def _watched(op: OperatorEntry, args: Sequence[Any], plan: Plan) -> Plan:
         level = innermost_vmap()
         if level is None:
             return plan(*values)
-        given = whole_call(*values)
-        if op.name == "aten::native_dropout" and given[2] is False:
+        all_args = whole_call(*values)
+        if op.name == "aten::native_dropout" and all_args[2] is False:
             return plan(*values)
-        if op.name == "aten::_scaled_dot_product_efficient_attention" and not given[5]:
+        if op.name == "aten::_scaled_dot_product_efficient_attention" and not all_args[5]:
             return plan(*values)
         if level.randomness == "error":
             raise RuntimeError(
                 f"vmap: called random operation while in randomness error mode ({op.name}). Please either use the "
                 "'same' or 'different' randomness flags on vmap or perform the randomness operation out of vmap"
             )
-        if any(level_of(tensor) is level for tensor in tensors_in(given)):
+        if any(level_of(tensor) is level for tensor in tensors_in(all_args)):
             return plan(*values)
-        return _draw(op, level, given)
+        return _draw(op, level, all_args)
 
     return watched
 
@@ -90,19 +90,19 @@ def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
             f"vmap: Cannot ask for different inplace randomness on an unbatched tensor ({op.name}). This will appear "
             "like same randomness."
         )
-    given = list(args)
-    for position, value in enumerate(given):
+    new_args = list(args)
+    for position, value in enumerate(new_args):
         if isinstance(value, TensorImpl):
             tensor: Any = value
-            given[position] = batched(tensor.expand((level.batch_size, *tensor._spec.sizes)), 0, level)
-            return op.call(*given)
+            new_args[position] = batched(tensor.expand((level.batch_size, *tensor._spec.sizes)), 0, level)
+            return op.call(*new_args)
     names = [a.name for a in op.schema.arguments]
     if "size" not in names:
         draws = [run_outside(level, op.call, *args) for _ in range(level.batch_size)]
         return batched(run_outside(level, ops.stack, draws), 0, level)
     position = names.index("size")
-    given[position] = (level.batch_size, *given[position])
-    return batched(run_outside(level, op.call, *given), 0, level)
+    new_args[position] = (level.batch_size, *new_args[position])
+    return batched(run_outside(level, op.call, *new_args), 0, level)
 
 
 def refuse_same(batch: Batch) -> None:
@@ -115,18 +115,18 @@ def refuse_same(batch: Batch) -> None:
 
 def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
     """Run `rand_like` or `randn_like`: with "same", one unmapped sample."""
-    *others, _ = options
+    *leading, _ = options
     if batch.level.randomness == "same":
         example = self.new_empty(sizes_of(self, dims[0]))
-        return batch.op.call(example, *others, None), None
-    return batch.op.call(front(self, dims[0]), *others, None), 0
+        return batch.op.call(example, *leading, None), None
+    return batch.op.call(front(self, dims[0]), *leading, None), 0
 
 
 def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
     """Run ``normal_`` or a similar operator; "same" generates once and copies."""
     if dims[0] is None:
         refuse_inplace(batch)
-    given = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
+    aligned_args = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]
     if batch.level.randomness == "same":
         if any(d is not None for d in dims[1:]):
             refuse_same(batch)
@@ -134,7 +134,7 @@ def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, An
         batch.op.call(drawn, *args)
         front(self, dims[0]).copy_(drawn)
     else:
-        batch.op.call(front(self, dims[0]), *given)
+        batch.op.call(front(self, dims[0]), *aligned_args)
     return None, None
 
 

@@ -53,7 +53,7 @@ def _bias_of(gates: Tensor, has_bias: bool) -> Tensor | None:
 
 
 def _placed(results: Sequence[Any]) -> tuple[Any, Any]:
-    return tuple(results), tuple([None if one is None else 0 for one in results])
+    return tuple(results), tuple([None if result is None else 0 for result in results])
 
 
 def lstm_cell_backward(
@@ -67,10 +67,10 @@ def lstm_cell_backward(
     has_bias: bool,
 ) -> tuple[Any, Any]:
     """Run `_thnn_fused_lstm_cell_backward_impl`."""
-    given: tuple[Any, ...] = (grad_hy, grad_cy, cx, cy, workspace)
+    tensors: tuple[Any, ...] = (grad_hy, grad_cy, cx, cy, workspace)
     if grad_hy is None and grad_cy is None:
         return (None,) * 3, (None,) * 3
-    rows = [_rows(t, d, batch.size) for t, d in zip(given, dims, strict=False)]
+    rows = [_rows(t, d, batch.size) for t, d in zip(tensors, dims, strict=False)]
     gates, state, _ = ops._thnn_fused_lstm_cell_backward_impl(
         rows[0], rows[1], rows[2], rows[3], rows[4], False
     )
@@ -83,8 +83,8 @@ def gru_cell_backward(
     batch: Batch, dims: Dims, grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Any, Any]:
     """Run `_thnn_fused_gru_cell_backward`."""
-    grad, kept = (_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False))
-    inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(grad, kept, False)
+    grad, saved = (_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False))
+    inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(grad, saved, False)
     count = sizes_of(grad_hy, dims[0])[0]
     inputs, hidden, state = (apart(t, batch.size, count) for t in (inputs, hidden, state))
     return _placed((inputs, hidden, state, _bias_of(inputs, has_bias), _bias_of(hidden, has_bias)))

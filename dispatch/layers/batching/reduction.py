@@ -23,16 +23,16 @@ def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
     """
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-        given = list(args)
+        batched_args = list(args)
         rank = rank_of(args[0], dims[0])
         for i in range(tensors):
-            given[i] = whole(args[i], dims[i], batch.size)
+            batched_args[i] = whole(args[i], dims[i], batch.size)
             if rank == 0:
-                given[i] = given[i].unsqueeze(1)
-        given[dim_at] = inner_dims(args[dim_at], rank)
+                batched_args[i] = batched_args[i].unsqueeze(1)
+        batched_args[dim_at] = inner_dims(args[dim_at], rank)
         if rank == 0 and keepdim_at is not None:
-            given[keepdim_at] = False
-        out = batch.op.call(*given)
+            batched_args[keepdim_at] = False
+        out = batch.op.call(*batched_args)
         if rank == 0 and keepdim_at is None:
             out = tuple([o.squeeze(1) for o in out]) if isinstance(out, tuple) else out.squeeze(1)
         return out, tuple([0] * len(out)) if isinstance(out, tuple) else 0

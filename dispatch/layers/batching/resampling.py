@@ -22,17 +22,17 @@ def over_last(rank: int, tensors: tuple[int, ...] = (0,), sizes_at: int | None =
     """
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-        given = list(args)
+        batched_args = list(args)
         lead: tuple[int, ...] = ()
         for i in tensors:
             x = whole(args[i], dims[i], batch.size)
             sizes = x._spec.sizes
             lead = sizes[: len(sizes) - rank]
-            given[i] = x.reshape((-1, *sizes[len(lead) :])) if len(lead) > 1 else x
+            batched_args[i] = x.reshape((-1, *sizes[len(lead) :])) if len(lead) > 1 else x
         if sizes_at is not None:
             own = args[sizes_at]
-            given[sizes_at] = [batch.size * own[0], *own[1:]]
-        out = batch.op.call(*given)
+            batched_args[sizes_at] = [batch.size * own[0], *own[1:]]
+        out = batch.op.call(*batched_args)
         return (out.reshape((*lead, *out._spec.sizes[1:])) if len(lead) > 1 else out), 0
 
     return rule

@@ -16,7 +16,7 @@ class Stub:
 
     name: str
     device_type: str
-    place: str | None
+    location: str | None
     registered: str | None
 
 
@@ -25,7 +25,7 @@ class PlannedLaunch:
     """Triton kernel that a plan may launch, and its constants."""
 
     name: str
-    place: str | None
+    location: str | None
     constants: str
 
 
@@ -82,7 +82,7 @@ class Hop:
             yield f"  meta function: {planned.meta}"
         for stub in planned.stubs:
             rest = f", registered in {stub.registered}" if stub.registered else ""
-            yield f"  stub: {stub.name} on {stub.device_type}: {stub.place or 'an unknown place'}{rest}"
+            yield f"  stub: {stub.name} on {stub.device_type}: {stub.location or 'an unknown location'}{rest}"
         for algorithm, because in planned.choices:
             yield f"  algorithm: {algorithm}, because {because}"
         yield from self._launched()
@@ -107,9 +107,9 @@ class Hop:
             text = f"  launch: {name}[{' x '.join(map(str, grid))}]"
             # A kernel with several sets of constants is launched in the order in which they were planned, as a rule.
             if of_name:
-                found = of_name[nth % len(of_name)]
-                text += f" ({found.constants})" if found.constants else ""
-                text += f", {found.place}" if found.place else ""
+                planned_launch = of_name[nth % len(of_name)]
+                text += f" ({planned_launch.constants})" if planned_launch.constants else ""
+                text += f", {planned_launch.location}" if planned_launch.location else ""
             yield text
 
 
@@ -135,8 +135,8 @@ class Explanation:
         if not lines:
             return "no operator was called"
         by_file: dict[str, list[str]] = {}
-        for place in self.files:
-            file, _, line = place.rpartition(":")
+        for location in self.files:
+            file, _, line = location.rpartition(":")
             by_file.setdefault(file, []).append(line)
         lines.append("files to read:")
         lines += [f"  {file}: line {', '.join(numbers)}" for file, numbers in by_file.items()]

@@ -31,7 +31,7 @@ from ...structured.choices import listeners
 from ...structured.kernel_packages import BACKENDS
 from ..trace import describe
 from .explanation import Explanation, Hop, PlannedLaunch, Planning, Stub
-from .places import place_of, place_of_declaration, place_of_derivative, places_of_factory
+from .locations import location_of, location_of_declaration, location_of_derivative, locations_of_factory
 
 _FORMS = {
     "functional": "functional: new memory for the result",
@@ -116,10 +116,10 @@ class Watch:
         kernel = op.kernel_for(key)
         assert kernel is not None
         origin = op.origin_of(key, op.kernels)
-        found = Planning(
+        planning = Planning(
             operator=op.name,
             schema=str(op.schema),
-            declared=place_of_declaration(op.source) if op.source else "an unknown place",
+            declared=location_of_declaration(op.source) if op.source else "an unknown location",
             arguments=", ".join(describe(value) for value in args),
             keys=", ".join(k.name for k in DispatchKeySet.from_raw_repr(effective(op.key_set_of(args)))),
             key=key.name,
@@ -128,12 +128,12 @@ class Watch:
             device=str(device_of(args)),
         )
         if isinstance(kernel.planner, StructuredKernel | ThroughOut):
-            found.meta = place_of(kernel.planner.meta)
+            planning.meta = location_of(kernel.planner.meta)
         elif isinstance(kernel.planner, ViewKernel):
-            found.meta = place_of(kernel.planner.geometry)
+            planning.meta = location_of(kernel.planner.geometry)
         if origin is AUTOGRAD and op.name.startswith("aten::"):
-            found.derivative = place_of_derivative(op.name)
-        return found
+            planning.derivative = location_of_derivative(op.name)
+        return planning
 
     def on_choice(self, algorithm: str, because: str) -> None:
         """Add a choice to the plan that is being made."""
@@ -150,17 +150,17 @@ class Watch:
         if device_type in _PACKAGES:
             module = KERNELS.get(name, (None, None))[BACKENDS.index(device_type)]
             registered = module and f"{_PACKAGES[device_type]}/{module.replace('.', '/')}.py"
-        place = ", over ".join(places_of_factory(factory)) or None
-        if registered and place and f"{registered}:" in place:
+        location = ", over ".join(locations_of_factory(factory)) or None
+        if registered and location and f"{registered}:" in location:
             registered = None
-        self._stubs.append(Stub(name, device_type, place, registered))
+        self._stubs.append(Stub(name, device_type, location, registered))
 
     def on_launch_planned(self, kernel: Any, constants: Mapping[str, object]) -> None:
         """Add a launch to the plan that is being made."""
         if self._is_here():
             self._watch_launches()
             text = ", ".join(f"{k}={_constant(v)}" for k, v in constants.items() if v is not None)
-            self._planned_launches.append(PlannedLaunch(kernel.fn.__name__, place_of(kernel), text))
+            self._planned_launches.append(PlannedLaunch(kernel.fn.__name__, location_of(kernel), text))
 
     def _watch_launches(self) -> None:
         """Observe every launch from now on; only called for CUDA kernels, which have a driver."""
@@ -211,14 +211,14 @@ def watched_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 def _kernel_text(op: OperatorEntry, key: DispatchKey, kernel: KernelFunction) -> str:
     """Return text that names the kernel of a key, the reason for it, and where it is defined."""
     text = answer_of(op, key, op.kernels)
-    place = None
+    location = None
     if kernel.written is not None:
-        place = place_of(kernel.written)
+        location = location_of(kernel.written)
     elif kernel.function is not None:
-        place = place_of(kernel.function)
+        location = location_of(kernel.function)
     elif not isinstance(kernel.planner, StructuredKernel | ThroughOut | ViewKernel):
-        place = place_of(kernel.planner)
-    return text if place is None else f"{text.partition(', ')[0]}, {place}"
+        location = location_of(kernel.planner)
+    return text if location is None else f"{text.partition(', ')[0]}, {location}"
 
 
 def _plan_text(key: DispatchKey, origin: DispatchKey | None, kernel: KernelFunction) -> str:

@@ -124,12 +124,12 @@ def _call_on_clones(
 ) -> Any:
     """Call a mutating operator on clones of bases. Returns its own results, then the list of clones."""
     clones = [base if i in donated else _clone_of(base) for i, base in enumerate(bases)]
-    places = {views[i]: (clones[views[i + 1]], views[i + 2]) for i in range(0, len(views), 3)}
+    clone_views = {views[i]: (clones[views[i + 1]], views[i + 2]) for i in range(0, len(views), 3)}
     counter = itertools.count()
 
     def stand_in(tensor: Any) -> Any:
-        place = places.get(next(counter))
-        return tensor if place is None else _view_of(*place, tensor)
+        view_args = clone_views.get(next(counter))
+        return tensor if view_args is None else _view_of(*view_args, tensor)
 
     result = call(*map_tensors(args, stand_in))
     results = result if isinstance(result, list | tuple) else (result,)

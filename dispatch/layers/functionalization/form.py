@@ -57,7 +57,7 @@ def _find_functional(name: str) -> str | None:
         return special
     schema = dispatcher.find_schema_or_throw(name).schema
     base = name.partition(".")[0]
-    wanted = [a for a in schema.arguments if not a.is_out]
+    inputs = [a for a in schema.arguments if not a.is_out]
     if schema.out_arguments:
         count = len(schema.out_arguments)
     elif base.endswith("_"):
@@ -66,7 +66,7 @@ def _find_functional(name: str) -> str | None:
         return None
     if not schema.returns:
         count = sum(argument.is_write for argument in schema.arguments)
-    kinds = [_kind(a) for a in wanted]
+    kinds = [_kind(a) for a in inputs]
     for candidate in dispatcher.packets.get(base, ()):
         entry = dispatcher.find_schema(candidate)
         if entry is None or entry.schema.is_mutable or len(entry.schema.returns) != count:
@@ -97,16 +97,16 @@ def functional_form(op: OperatorEntry) -> OperatorEntry:
 
 def functional_arguments(functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> list[Any]:
     """Return the arguments of the functional form: those of the writing form without ``out=``, whose dtype is kept."""
-    given = [v for v, a in zip(values, op.schema.arguments, strict=True) if not a.is_out]
+    new_args = [v for v, a in zip(values, op.schema.arguments, strict=True) if not a.is_out]
     outs = [v for v, a in zip(values, op.schema.arguments, strict=True) if a.is_out and v is not None]
     arguments = functional.schema.arguments
     for position, argument in enumerate(arguments):
-        if position >= len(given):
+        if position >= len(new_args):
             like = outs[0]._spec if outs and argument.name in ("dtype", "device") else None
-            given.append(None if like is None else getattr(like, argument.name))
-        elif argument.name == "dtype" and given[position] is None and outs:
-            given[position] = outs[0]._spec.dtype
-    return given
+            new_args.append(None if like is None else getattr(like, argument.name))
+        elif argument.name == "dtype" and new_args[position] is None and outs:
+            new_args[position] = outs[0]._spec.dtype
+    return new_args
 
 
 def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any]) -> Any:

@@ -83,10 +83,10 @@ def call_functionalized(
     # The larger first, of which the smaller may be views.
     tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
     handles = {id(t): layer.enter(t) for t in tensors}
-    given, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
+    call_args, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
     try:
         with layer.active(), recording_launches():
-            result = func(*given, **named)
+            result = func(*call_args, **named)
     except BaseException:
         layer.abandon()
         raise

@@ -305,12 +305,12 @@ class Layer:
             meta.tangents = tangents
 
     def _written(self) -> list[FunctionalStorage]:
-        found: dict[int, FunctionalStorage] = {}
+        storages: dict[int, FunctionalStorage] = {}
         for _, handle, _ in self._inputs:
             storage = handle._data.storage
             if storage.is_written and storage.is_input:
-                found[id(storage)] = storage
-        return list(found.values())
+                storages[id(storage)] = storage
+        return list(storages.values())
 
     def uncounted_writes(self) -> list[Any]:
         """Return the inputs that were written under another version counter, as `Tensor.data` does."""
@@ -472,11 +472,11 @@ class Layer:
             # Computed immediately, as in the program, so that errors are raised where they occur.
             with self.below():
                 if data.generation == storage.generation or not data.steps:
-                    here = made._data
-                    here.cached = forward(
+                    made_data = made._data
+                    made_data.cached = forward(
                         steps[-1], data.value(self.call, self.copies), storage, self.call, self.copies
                     )
-                    here.generation = storage.generation
+                    made_data.generation = storage.generation
         return made
 
     def _looked_up(self, op: OperatorEntry, source: Tensor, values: Sequence[Any]) -> _View:
@@ -495,8 +495,8 @@ class Layer:
         version = result._version_cell
         if look is None or version is not source._version_cell:
             return _View(spec, offset, result._view_base is not None, False, version)
-        found = self._views[look] = _View(spec, offset, result._view_base is not None, True, None)
-        return found
+        view = self._views[look] = _View(spec, offset, result._view_base is not None, True, None)
+        return view
 
     def _write(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
         """Run a mutating operator: its functional form, with new values for its targets."""
@@ -507,8 +507,8 @@ class Layer:
         for i in sorted(written, key=lambda i: not schema.arguments[i].is_out):
             value = values[i]
             if value is not None:
-                given = [value] if isinstance(value, TensorImpl) else value
-                targets.append([self._target(op, tensor) for tensor in given])
+                tensors = [value] if isinstance(value, TensorImpl) else value
+                targets.append([self._target(op, tensor) for tensor in tensors])
         if "inplace_view" in op.tags:
             return self._change_memory(op, values)
         functional = functional_form(op)
@@ -549,19 +549,19 @@ class Layer:
         counter = itertools.count()
 
         def value(tensor: Any) -> Any:
-            place = next(counter)
+            number = next(counter)
             if not self.owns(tensor) and self._storage_of(tensor) is None:
                 return tensor
             data: FunctionalData = self.handle_of(tensor)._data
             if data.storage not in storages:
                 return data.value(self.call, self.copies)
-            views.extend((place, storages.index(data.storage), data.address - data.storage.address))
+            views.extend((number, storages.index(data.storage), data.address - data.storage.address))
             return data.value(self.call, self.copies) if data.steps else data.storage.lay_out(self.call)
 
         with self.below():
-            given = map_tensors(values, value)
+            new_args = map_tensors(values, value)
             bases = [storage.lay_out(self.call) for storage in storages]
-            results = self._computed(functional, [*given, bases, tuple(views), ()])
+            results = self._computed(functional, [*new_args, bases, tuple(views), ()])
             own, made = (results[:-1], results[-1]) if len(functional.schema.returns) > 1 else ((), results)
             for storage, new in zip(storages, made, strict=True):
                 storage.replace(new, self.call, self.copies)
@@ -634,17 +634,17 @@ class Layer:
         """Give a tensor that the function created other sizes; its elements count as uninitialized."""
         data: FunctionalData = target._data
         storage = data.storage
-        others = [h for h in storage.handles if h is not data]
-        if storage.is_input or data.steps or others or target._spec.numel:
-            what = (
+        other_handles = [h for h in storage.handles if h is not data]
+        if storage.is_input or data.steps or other_handles or target._spec.numel:
+            noun = (
                 "an argument"
                 if storage.is_input
                 else "a view or its base"
-                if data.steps or others
+                if data.steps or other_handles
                 else "elements"
             )
             raise RuntimeError(
-                f"functionalize: {op.name} resizes {what} from {list(target._spec.sizes)} to {list(spec.sizes)}, which "
+                f"functionalize: {op.name} resizes {noun} from {list(target._spec.sizes)} to {list(spec.sizes)}, which "
                 "a program without memory cannot express; give out= a tensor of the result's shape"
             )
         plain = spec.replace(device=target._spec.device, requires_grad=False, keys=0)

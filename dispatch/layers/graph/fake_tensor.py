@@ -60,14 +60,14 @@ class FakeTensor(TracedTensor):
         return f"FakeTensor({spec.dtype.name}{list(spec.sizes)}, device='{spec.device}')"
 
 
-def _no_elements(what: str, tensor: FakeTensor) -> RuntimeError:
+def _no_elements(operation: str, tensor: FakeTensor) -> RuntimeError:
     step = ""
     for tracer in tracers():
         tracer.has_refused = True
         node = tracer.find(tensor)
         step = step if node is None else f", that of {node.format_node()}"
     return RuntimeError(
-        f"It appears that you're trying to get value out of a tracing tensor: {what}{step}. Under "
+        f"It appears that you're trying to get value out of a tracing tensor: {operation}{step}. Under "
         "make_graph(tracing_mode='fake') tensors hold no elements; keep the value a tensor, or record with "
         "tracing_mode='real'."
     )
@@ -94,24 +94,24 @@ class Answer(NamedTuple):
     gather: Callable[[list[Any]], Any] | None
 
     @staticmethod
-    def of(found: Any, operands: Sequence[Any]) -> Answer | None:
+    def of(result: Any, operands: Sequence[Any]) -> Answer | None:
         """Return the cache entry of results; None if they are not new, or share memory in an unsupported way."""
-        several = isinstance(found, list | tuple)
+        several = isinstance(result, list | tuple)
         rows: list[Result] = []
         roots: set[int] = set()
-        for each in found if several else (found,):
+        for each in result if several else (result,):
             if not isinstance(each, FakeTensor) or each._spec.is_inference:
                 return None
             data, spec = each._data, each._spec
-            at = [i for i, t in enumerate(operands) if root_of(t._data) is root_of(data)]
-            if not at:
+            source_indices = [i for i, t in enumerate(operands) if root_of(t._data) is root_of(data)]
+            if not source_indices:
                 if data.base is not None or id(data) in roots:
                     return None
                 roots.add(id(data))
                 rows.append(Result(spec, None, data.nbytes, False))
                 continue
-            source = operands[at[0]]
-            if len(at) > 1 or each is source or not isinstance(source, FakeTensor):
+            source = operands[source_indices[0]]
+            if len(source_indices) > 1 or each is source or not isinstance(source, FakeTensor):
                 return None
             whole = source if source._view_base is None else source._view_base
             if each._version_cell is not source._version_cell or each._view_base not in (None, whole):
@@ -119,8 +119,8 @@ class Answer(NamedTuple):
             offset = data.address - source._data.address
             if (data is source._data) != (offset == 0):
                 return None
-            rows.append(Result(spec, at[0], offset, each._view_base is not None))
-        made_of: Any = getattr(type(found), "_make", type(found)) if several else None
+            rows.append(Result(spec, source_indices[0], offset, each._view_base is not None))
+        made_of: Any = getattr(type(result), "_make", type(result)) if several else None
         return Answer(tuple(rows), made_of)
 
     def again(self, mode: MetaKernels, operands: Sequence[Any]) -> Any:
@@ -212,25 +212,25 @@ class MetaKernels:
         for position in entry.device_positions:
             if values[position] is not None:
                 return resolve_device(Device(values[position]))
-        found: Device | None = None
+        device: Device | None = None
         for tensor in tensors:
             spec = tensor._spec
-            if found is None or (found is CPU and spec.device is not CPU):
-                found = spec.device
+            if device is None or (device is CPU and spec.device is not CPU):
+                device = spec.device
         for tensor in tensors:
             spec = tensor._spec
             if (
-                spec.device is not found
+                spec.device is not device
                 and not (spec.device is CPU and spec.ndim == 0)
                 and func._opname not in _ACROSS_DEVICES
             ):
                 raise RuntimeError(
                     f"{func.name()}: Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{found} and {spec.device}!"
+                    f"{device} and {spec.device}!"
                 )
         if func._opname in _ACROSS_DEVICES:
-            found = values[0]._spec.device
-        return get_default_device() if found is None else found
+            device = values[0]._spec.device
+        return get_default_device() if device is None else device
 
 
 class FakeTracer(MetaKernels, Tracer):

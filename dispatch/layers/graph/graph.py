@@ -33,18 +33,18 @@ def map_nodes(value: Any, replace: Callable[[Node], Any]) -> Any:
     return value
 
 
-def _noted(value: Any, found: dict[Node, None]) -> Any:
+def _noted(value: Any, nodes: dict[Node, None]) -> Any:
     """Return an argument as from `map_nodes`, and collect its nodes."""
     cls = value.__class__
     if cls is Node:
-        found[value] = None
+        nodes[value] = None
         return value
     if cls is list or cls is tuple:
-        return tuple([_noted(each, found) for each in value])
+        return tuple([_noted(each, nodes) for each in value])
     if cls is dict:
-        return {key: _noted(each, found) for key, each in value.items()}
+        return {key: _noted(each, nodes) for key, each in value.items()}
     if isinstance(value, Node):
-        found[value] = None
+        nodes[value] = None
     return value
 
 
@@ -130,10 +130,12 @@ class Node(LinkedNode):
             or "nondeterministic_seeded" not in self.target._entry.tags
         ):
             return False
-        for place, argument in enumerate(self.target._entry.schema.arguments):
+        for position, argument in enumerate(self.target._entry.schema.arguments):
             if argument.name == "dropout_p":
-                given = self.args[place] if place < len(self.args) else self.kwargs.get("dropout_p", 0.0)
-                return given.__class__ not in (int, float) or given != 0
+                dropout_p = (
+                    self.args[position] if position < len(self.args) else self.kwargs.get("dropout_p", 0.0)
+                )
+                return dropout_p.__class__ not in (int, float) or dropout_p != 0
         return True
 
     def format_node(self) -> str:
@@ -193,12 +195,12 @@ class Graph(LinkedGraph[Node]):
             raise ValueError(f"create_node: op is one of {', '.join(OPS)}, got {op!r}")
         node = Node(self, self.unique_name(name or _candidate(op, target)), op, target, val)
         node._update_args_kwargs(tuple(args), dict(kwargs or {}))
-        for given in node._input_nodes:
-            if given.graph is not self:
+        for input_node in node._input_nodes:
+            if input_node.graph is not self:
                 for other in node.all_input_nodes:
                     other.users.pop(node, None)
                 raise ValueError(
-                    f"create_node: argument %{given.name} of %{node.name} is a node of another graph"
+                    f"create_node: argument %{input_node.name} of %{node.name} is a node of another graph"
                 )
         self._insert_before.prepend(node)
         self._len += 1
@@ -396,18 +398,18 @@ def _candidate(op: str, target: Any) -> str:
 def _names_constant(node: Node, name: str) -> bool:
     if node.op == "get_attr":
         return bool(node.target == name)
-    found: list[bool] = []
+    matches: list[bool] = []
 
     def look(value: Any) -> None:
         if isinstance(value, Attribute):
-            found.append(value.name == name)
+            matches.append(value.name == name)
         elif isinstance(value, tuple):
             for each in value:
                 look(each)
 
     for value in (*node.args, *node.kwargs.values()):
         look(value)
-    return any(found)
+    return any(matches)
 
 
 class Attribute:

@@ -38,12 +38,12 @@ def lint(graph: Graph, known: dict[Node, tuple[Any, ...]] | None = None) -> None
             raise RuntimeError(f"%{node.name} is an input after a step that is none")
         past_inputs = past_inputs or node.op != "placeholder"
         names.add(node.name)
-        for given in node.all_input_nodes:
-            if given not in seen:
-                why = "a node of another graph" if given.graph is not graph else "defined after it"
-                raise RuntimeError(f"%{node.name} uses %{given.name}, which is {why}")
-            if node not in given.users:
-                raise RuntimeError(f"%{given.name} does not know its user %{node.name}")
+        for input_node in node.all_input_nodes:
+            if input_node not in seen:
+                why = "a node of another graph" if input_node.graph is not graph else "defined after it"
+                raise RuntimeError(f"%{node.name} uses %{input_node.name}, which is {why}")
+            if node not in input_node.users:
+                raise RuntimeError(f"%{input_node.name} does not know its user %{node.name}")
         for user in node.users:
             if node not in user.all_input_nodes:
                 raise RuntimeError(f"%{node.name} names %{user.name} as a user, which does not take it")
@@ -58,8 +58,8 @@ def lint(graph: Graph, known: dict[Node, tuple[Any, ...]] | None = None) -> None
         raise RuntimeError("the graph has no output")
 
 
-def _same_objects(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+def _same_objects(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
 
 
 def _check_target(graph: Graph, node: Node) -> None:
@@ -88,12 +88,12 @@ def _check_getitem(node: Node) -> None:
 
 
 def _check_call(graph: Graph, node: Node) -> None:
-    def sample(given: Node) -> Any:
-        if isinstance(given.val, TensorSpec):
-            return Tensor.from_data(None, given.val.detached)
-        if given.val is None:
+    def sample(input_node: Node) -> Any:
+        if isinstance(input_node.val, TensorSpec):
+            return Tensor.from_data(None, input_node.val.detached)
+        if input_node.val is None:
             return Tensor.from_data(None, _UNKNOWN)
-        return given.val
+        return input_node.val
 
     def plain(value: Any) -> Any:
         if isinstance(value, Attribute):

@@ -118,11 +118,11 @@ def _record(
     else:
         tracer = Tracer()
     tracer.may_read = may_read
-    given: list[Any] = []
+    call_leaves: list[Any] = []
     inputs: list[InputLeaf] = []
     for leaf, name in zip(leaves, names, strict=True):
         if not isinstance(leaf, TensorImpl):
-            given.append(leaf)
+            call_leaves.append(leaf)
             inputs.append(InputLeaf(name, None, leaf))
             continue
         if leaf._spec.keys & FUNCTIONALIZE_BIT:
@@ -131,9 +131,9 @@ def _record(
                 "rewrite; use make_graph(functionalize(f))"
             )
         stand_in = tracer.enter_input(leaf, name)
-        given.append(stand_in)
+        call_leaves.append(stand_in)
         inputs.append(InputLeaf(name, described(leaf._spec), None))
-    call_args, call_kwargs = tree_unflatten(given, in_spec)
+    call_args, call_kwargs = tree_unflatten(call_leaves, in_spec)
     try:
         with tracer, recording_launches():
             result = f(*call_args, **call_kwargs)
@@ -218,8 +218,8 @@ def tracers() -> list[Tracer]:
 
 def innermost_tracer() -> Tracer | None:
     """Return the tracer that sees this thread's calls first, or None."""
-    found = tracers()
-    return found[-1] if found else None
+    active = tracers()
+    return active[-1] if active else None
 
 
 def _reader_of(tensor: Tensor) -> Tracer | None:
@@ -227,16 +227,17 @@ def _reader_of(tensor: Tensor) -> Tracer | None:
     return next((t for t in tracers() if not t.may_read and t.depends_on_inputs(tensor)), None)
 
 
-def _check_readable(tensor: Tensor, what: str) -> None:
+def _check_readable(tensor: Tensor, operation: str) -> None:
     tracer = _reader_of(tensor)
     if tracer is not None:
         tracer.has_refused = True
         node = tracer.find(tensor)
         name = "" if node is None else f" (%{node.name})"
         raise RuntimeError(
-            f"It appears that you're trying to get value out of a tracing tensor: {what}{name} depends on the inputs "
-            "of make_graph, and a number read from it would be wrong for other inputs. It's likely that this is caused "
-            "by data-dependent control flow or similar. Keep the value a tensor (tt.where chooses without reading)."
+            f"It appears that you're trying to get value out of a tracing tensor: {operation}{name} depends on the "
+            "inputs of make_graph, and a number read from it would be wrong for other inputs. It's likely that this is "
+            "caused by data-dependent control flow or similar. Keep the value a tensor (tt.where chooses without "
+            "reading)."
         )
 
 
@@ -276,14 +277,14 @@ class Tracer(TensorDispatchMode):
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Record one call and make it."""
-        given = kwargs or {}
-        return self._recorded(func, args, given, lambda: self.compute(func, args, given))
+        named = kwargs or {}
+        return self._recorded(func, args, named, lambda: self.compute(func, args, named))
 
     def _recorded(
         self,
         func: OpOverload,
         args: Sequence[Any],
-        given: dict[str, Any],
+        kwargs: dict[str, Any],
         compute: Callable[[], Any],
     ) -> Any:
         node_args = [self.argument(a) for a in args]
@@ -292,8 +293,8 @@ class Tracer(TensorDispatchMode):
             for i, (argument, value) in enumerate(zip(schema.arguments, args, strict=False)):
                 if argument.is_write and isinstance(value, TensorImpl):
                     node_args[i] = self._own_node(value) or node_args[i]
-        node_kwargs = {name: self.argument(v) for name, v in given.items()} if given else {}
-        flat = tensors_in([*args, *given.values()] if given else args)
+        node_kwargs = {name: self.argument(v) for name, v in kwargs.items()} if kwargs else {}
+        flat = tensors_in([*args, *kwargs.values()] if kwargs else args)
         dependent = "nondeterministic_seeded" in func._entry.tags or any(
             self.depends_on_inputs(t) for t in flat
         )
@@ -302,11 +303,11 @@ class Tracer(TensorDispatchMode):
         if not flat and isinstance(result, TensorImpl):
             # The defaults of dtype and device are those of the recording.
             for argument in schema.kwarg_only_arguments:
-                if argument.name in ("dtype", "device") and given.get(argument.name) is None:
+                if argument.name in ("dtype", "device") and kwargs.get(argument.name) is None:
                     node_kwargs[argument.name] = getattr(result._spec, argument.name)
         self.record(func, node_args, node_kwargs, result, dependent)
         if dependent and schema.is_mutable:
-            for argument, value in zip(schema.arguments, _in_schema_order(func, args, given), strict=True):
+            for argument, value in zip(schema.arguments, _in_schema_order(func, args, kwargs), strict=True):
                 if argument.is_write:
                     for tensor in tensors_in([value]):
                         self._mark_dependent(tensor)
@@ -394,8 +395,8 @@ class Tracer(TensorDispatchMode):
         constant.
         """
         if isinstance(value, TensorImpl):
-            found = self.find(value)
-            return self._constant(value) if found is None else found
+            node = self.find(value)
+            return self._constant(value) if node is None else node
         if value.__class__ is list or value.__class__ is tuple:
             return tuple([self.argument(v) for v in value])
         if isinstance(value, Generator | Storage):

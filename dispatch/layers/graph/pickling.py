@@ -53,13 +53,13 @@ def packed_graph(graph: Graph) -> tuple[Any, ...]:
 class _Reference:
     """Reference to a node in a pickle, by its position."""
 
-    __slots__ = ("place",)
+    __slots__ = ("index",)
 
-    def __init__(self, place: int) -> None:
-        self.place = place
+    def __init__(self, index: int) -> None:
+        self.index = index
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Reference, (self.place,)
+        return _Reference, (self.index,)
 
 
 def packed(val: Any) -> Any:
@@ -156,7 +156,7 @@ def _rebuilt(rows: list[tuple[Any, ...]], constants: dict[str, Any]) -> Graph:
 
     def back(value: Any) -> Any:
         if isinstance(value, _Reference):
-            return nodes[value.place]
+            return nodes[value.index]
         if value.__class__ is tuple:
             return tuple([back(v) for v in value])
         return {key: back(v) for key, v in value.items()} if value.__class__ is dict else value

@@ -52,10 +52,10 @@ def node_line(node: Node) -> str:
         return f"return {_shown(node.args[0])}"
     if node.target is operator.getitem:
         return f"%{node.name}{kind} = %{node.args[0].name}[{node.args[1]}]"
-    given = [_shown(v) for v in node.args] + [f"{name}={_shown(v)}" for name, v in node.kwargs.items()]
+    arguments = [_shown(v) for v in node.args] + [f"{name}={_shown(v)}" for name, v in node.kwargs.items()]
     schema = node.target._schema
     name = str(schema.operator_name).replace("::", ".")
-    return f"%{node.name}{kind} = {name}({', '.join(given)})"
+    return f"%{node.name}{kind} = {name}({', '.join(arguments)})"
 
 
 def graph_text(graph: Graph) -> str:
@@ -93,10 +93,10 @@ def python_code(graph: Graph) -> str:
     """Return the program as ``def forward(self, ...)``, which deletes each value after its last use."""
     nodes = list(graph.nodes)
     last: dict[Node, list[str]] = {}
-    place = {n: i for i, n in enumerate(nodes)}
+    index_of = {n: i for i, n in enumerate(nodes)}
     for node in nodes:
         if node.op != "output" and node.users:
-            final = max(node.users, key=place.__getitem__)
+            final = max(node.users, key=index_of.__getitem__)
             if final.op != "output":
                 last.setdefault(final, []).append(node.name)
     inputs = [n.name for n in nodes if n.op == "placeholder"]
@@ -128,8 +128,8 @@ def _path(node: Node) -> str:
 
 def _arguments(node: Node) -> str:
     named = [(name, literal(v)) for name, v in node.kwargs.items()]
-    given = [literal(v) for v in node.args] + [
+    arguments = [literal(v) for v in node.args] + [
         f"{n}={v}" for n, v in named if n.isidentifier() and n != "from"
     ]
     odd = [f"{name!r}: {v}" for name, v in named if not (name.isidentifier() and name != "from")]
-    return ", ".join([*given, f"**{{{', '.join(odd)}}}"] if odd else given)
+    return ", ".join([*arguments, f"**{{{', '.join(odd)}}}"] if odd else arguments)

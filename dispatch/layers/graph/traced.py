@@ -153,16 +153,16 @@ def _check_leaf(leaf: Tensor | Number, expected: InputLeaf) -> None:
         return
     if not isinstance(leaf, TensorImpl):
         raise TypeError(f"input '{expected.name}' must be a Tensor, got {type(leaf).__name__}")
-    given = leaf._spec
-    for what, want, have in (
-        ("shape", spec.sizes, given.sizes),
-        ("strides", spec.strides, given.strides),
-        ("dtype", spec.dtype, given.dtype),
-        ("device", spec.device, given.device),
+    actual = leaf._spec
+    for noun, want, have in (
+        ("shape", spec.sizes, actual.sizes),
+        ("strides", spec.strides, actual.strides),
+        ("dtype", spec.dtype, actual.dtype),
+        ("device", spec.device, actual.device),
     ):
-        if want != have and not (what == "strides" and not spec.numel):
+        if want != have and not (noun == "strides" and not spec.numel):
             raise RuntimeError(
-                f"input '{expected.name}': this graph was recorded for {what} {_plain(want)}, got {_plain(have)}; "
+                f"input '{expected.name}': this graph was recorded for {noun} {_plain(want)}, got {_plain(have)}; "
                 "record another one"
             )
 
@@ -228,8 +228,8 @@ def _random_state(tree: Any) -> list[tuple[Generator, bytes]]:
     """Return the states of the generators that a call may use: the given ones, and those of its devices."""
     leaves = tree_flatten(tree)[0]
     devices = {CPU, *(v._spec.device for v in leaves if isinstance(v, TensorImpl))}
-    found = [default_generator(d) for d in devices] + [v for v in leaves if isinstance(v, Generator)]
-    return [(generator, generator.state_bytes()) for generator in found]
+    generators = [default_generator(d) for d in devices] + [v for v in leaves if isinstance(v, Generator)]
+    return [(generator, generator.state_bytes()) for generator in generators]
 
 
 def _set_random_state(states: list[tuple[Generator, bytes]]) -> None:
@@ -244,20 +244,20 @@ def _same_elements(a: Any, b: Tensor) -> bool:
     return bool(x.tobytes() == y.tobytes()) or bool(np.array_equal(x, y, equal_nan=x.dtype.kind in "fc"))
 
 
-def _compare(what: str, expected: Any, got: Any) -> None:
-    wanted, structure = tree_flatten(expected)
+def _compare(noun: str, expected: Any, got: Any) -> None:
+    expected_leaves, structure = tree_flatten(expected)
     values, other = tree_flatten(got)
     if structure != other:
         raise RuntimeError(
-            f"make_graph(check=True): {what} has the structure {other}, the function's {structure}"
+            f"make_graph(check=True): {noun} has the structure {other}, the function's {structure}"
         )
-    for i, (a, b) in enumerate(zip(wanted, values, strict=True)):
+    for i, (a, b) in enumerate(zip(expected_leaves, values, strict=True)):
         if not isinstance(a, TensorImpl):
             if a is not b and a != b:
-                raise RuntimeError(f"make_graph(check=True): {what} {i} is {b!r}, the function's {a!r}")
+                raise RuntimeError(f"make_graph(check=True): {noun} {i} is {b!r}, the function's {a!r}")
             continue
         s, t = a._spec, b._spec
         if (s.sizes, s.strides, s.dtype, s.device) != (t.sizes, t.strides, t.dtype, t.device):
-            raise RuntimeError(f"make_graph(check=True): {what} {i} is {t!r}, the function's {s!r}")
+            raise RuntimeError(f"make_graph(check=True): {noun} {i} is {t!r}, the function's {s!r}")
         if not _same_elements(a, b):
-            raise RuntimeError(f"make_graph(check=True): the values of {what} {i} differ from the function's")
+            raise RuntimeError(f"make_graph(check=True): the values of {noun} {i} differ from the function's")

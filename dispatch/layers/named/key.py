@@ -108,8 +108,8 @@ def _naming(inner: Plan, names: Sequence[Any], make: Callable[[Sequence[Any]], A
 
     def call(*runtime: Any) -> Any:
         twins: dict[int, Any] = {}
-        given = [_twinned(value, twins) for value in runtime]
-        result = inner(*given)
+        twin_args = [_twinned(value, twins) for value in runtime]
+        result = inner(*twin_args)
         own = {id(twin): tensor for twin, tensor in twins.values()}
         for twin, tensor in twins.values():
             _carry_over(twin, tensor)

@@ -36,18 +36,18 @@ class NamedCall:
 
     def names(self, argument: str = "self") -> Names:
         """Return the names of a tensor argument."""
-        found: Names = self.values[argument]._spec.names
-        return found
+        names: Names = self.values[argument]._spec.names
+        return names
 
     def dims(self, argument: str = "dim") -> tuple[int, ...]:
         """Return the dimensions of an argument as positions; all of them for None, an empty list and a missing
         argument.
         """
         rank = len(self.names())
-        given = self.values.get(argument)
-        if given is None or given == ():
+        value = self.values.get(argument)
+        if value is None or value == ():
             return tuple(range(rank))
-        return tuple([wrapped(dim, rank) for dim in ((given,) if isinstance(given, int) else given)])
+        return tuple([wrapped(dim, rank) for dim in ((value,) if isinstance(value, int) else value)])
 
     def several(self, names: Names) -> Any:
         """Return the same names for every result."""

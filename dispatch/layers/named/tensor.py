@@ -71,22 +71,22 @@ def _is_ellipsis(name: Any) -> bool:
 
 def _one_ellipsis(function: str, names: Sequence[Any]) -> int | None:
     """Return the position of ``...`` among names; None without it. Raises RuntimeError for several."""
-    places = [i for i, name in enumerate(names) if _is_ellipsis(name)]
-    if len(places) > 1:
+    positions = [i for i, name in enumerate(names) if _is_ellipsis(name)]
+    if len(positions) > 1:
         raise RuntimeError(
             f"{function}: More than one Ellipsis ('...') found in names ({tuple(names)}). This function supports up "
             "to one Ellipsis."
         )
-    return places[0] if places else None
+    return positions[0] if positions else None
 
 
 def _with_ellipsis(function: str, names: Sequence[Any], before: Names) -> list[Any]:
     """Return the names with ``...`` replaced by the tensor's own at its dimensions."""
-    place = _one_ellipsis(function, names)
-    if place is None:
+    position = _one_ellipsis(function, names)
+    if position is None:
         return list(names)
-    after = len(names) - place - 1
-    return [*names[:place], *before[place : len(before) - after], *names[place + 1 :]]
+    after = len(names) - position - 1
+    return [*names[:position], *before[position : len(before) - after], *names[position + 1 :]]
 
 
 def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
@@ -102,13 +102,13 @@ def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
 def refine_names(tensor: Tensor, names: Sequence[Any]) -> Tensor:
     """Run `Tensor.refine_names`."""
     before: Names = tensor._spec.names
-    wanted = _typed("refine_names", _with_ellipsis("refine_names", names, before))
-    failed = f"refine_names: cannot coerce Tensor{describe(before)} to Tensor{describe(wanted)} because"
-    if len(wanted) != len(before):
+    new_names = _typed("refine_names", _with_ellipsis("refine_names", names, before))
+    failed = f"refine_names: cannot coerce Tensor{describe(before)} to Tensor{describe(new_names)} because"
+    if len(new_names) != len(before):
         raise RuntimeError(
-            f"{failed} they have a different number of dims ({len(before)} and {len(wanted)} respectively)."
+            f"{failed} they have a different number of dims ({len(before)} and {len(new_names)} respectively)."
         )
-    after = checked_names(wanted, len(before))
+    after = checked_names(new_names, len(before))
     for position, (old, new) in enumerate(zip(before, after, strict=True)):
         if old is not None and new is None:
             raise RuntimeError(f"{failed} {old!r} is more specific than None at index {position}")
@@ -119,19 +119,19 @@ def refine_names(tensor: Tensor, names: Sequence[Any]) -> Tensor:
 
 def align_to(tensor: Tensor, names: Sequence[Any]) -> Tensor:
     """Run `Tensor.align_to`."""
-    place = _one_ellipsis("align_to", names)
-    if place is None:
-        wanted = _typed("align_to", names)
-        return align(tensor, checked_names(wanted, len(wanted)))
+    position = _one_ellipsis("align_to", names)
+    if position is None:
+        order = _typed("align_to", names)
+        return align(tensor, checked_names(order, len(order)))
     before: Names = tensor._spec.names
-    given = _typed("align_to", [*names[:place], *names[place + 1 :]])
-    if None in given:
+    named_dims = _typed("align_to", [*names[:position], *names[position + 1 :]])
+    if None in named_dims:
         raise RuntimeError(
             f"align_to: the desired order of dimensions cannot contain a None name, got {tuple(names)}"
         )
-    checked_names(given, len(given))
-    rest = [d for d, name in enumerate(before) if name is None or name not in given]
-    return _arranged(tensor, [*given[:place], *rest, *given[place:]])
+    checked_names(named_dims, len(named_dims))
+    rest = [d for d, name in enumerate(before) if name is None or name not in named_dims]
+    return _arranged(tensor, [*named_dims[:position], *rest, *named_dims[position:]])
 
 
 def _refuse_unnamed(before: Names) -> None:
@@ -141,27 +141,27 @@ def _refuse_unnamed(before: Names) -> None:
     )
 
 
-def align(tensor: Tensor, wanted: Names) -> Tensor:
-    """Return a tensor with its dimensions in the order of `wanted`, new ones of size 1."""
+def align(tensor: Tensor, names: Names) -> Tensor:
+    """Return a tensor with its dimensions in the order of `names`, new ones of size 1."""
     before: Names = tensor._spec.names
     if None in before:
         _refuse_unnamed(before)
     for name in before:
-        if name not in wanted:
+        if name not in names:
             raise RuntimeError(
-                f"align_to: Cannot find dim {name!r} from Tensor{describe(wanted)} in desired alignment "
-                f"{describe(wanted)}."
+                f"align_to: Cannot find dim {name!r} from Tensor{describe(names)} in desired alignment "
+                f"{describe(names)}."
             )
-    return _arranged(tensor, list(wanted))
+    return _arranged(tensor, list(names))
 
 
 def _arranged(tensor: Tensor, order: Sequence[str | int | None]) -> Tensor:
     """Return a view with the dimensions in `order`, by name or position; missing dimensions have size 1."""
     before: Names = tensor._spec.names
-    places = [d if isinstance(d, int) else before.index(d) if d in before else None for d in order]
-    view = renamed(tensor, (None,) * len(before)).permute([d for d in places if d is not None])
-    for position, place in enumerate(places):
-        if place is None:
+    sources = [d if isinstance(d, int) else before.index(d) if d in before else None for d in order]
+    view = renamed(tensor, (None,) * len(before)).permute([d for d in sources if d is not None])
+    for position, source in enumerate(sources):
+        if source is None:
             view = view.unsqueeze(position)
     names = [d if not isinstance(d, int) else before[d] for d in order]
     view._spec = named(view._spec, checked_names(names, len(names)))
@@ -170,13 +170,13 @@ def _arranged(tensor: Tensor, order: Sequence[str | int | None]) -> Tensor:
 
 def align_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Run `align_tensors` of the public namespace, on tensors or on one list of them."""
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
-    for position, tensor in enumerate(given):
+    operands = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    for position, tensor in enumerate(operands):
         if not isinstance(tensor, TensorImpl):
             raise TypeError(
                 f"align_tensors(): expected Tensor as element {position}, but got {type(tensor).__name__}"
             )
-    if not given:
+    if not operands:
         return ()
-    longest: Tensor = max(given, key=lambda tensor: tensor._spec.ndim)
-    return tuple([align(tensor, longest._spec.names) for tensor in given])
+    longest: Tensor = max(operands, key=lambda tensor: tensor._spec.ndim)
+    return tuple([align(tensor, longest._spec.names) for tensor in operands])

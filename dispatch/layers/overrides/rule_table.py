@@ -69,9 +69,9 @@ class RuleTable:
     def rule(self, *names: str) -> Callable[[Rule], Rule]:
         """Enter a rule under names."""
 
-        def enter(found: Rule) -> Rule:
-            self.rules.update(dict.fromkeys(names, found))
-            return found
+        def enter(rule: Rule) -> Rule:
+            self.rules.update(dict.fromkeys(names, rule))
+            return rule
 
         return enter
 
@@ -90,5 +90,5 @@ class RuleTable:
     def find(self, func: Any) -> Rule | None:
         """Return the rule of a call: its own, or that of pointwise operators; None if there is none."""
         name = name_of(func)
-        found = self.rules.get(name)
-        return self.rules.get("pointwise") if found is None and is_pointwise(name) else found
+        rule = self.rules.get(name)
+        return self.rules.get("pointwise") if rule is None and is_pointwise(name) else rule

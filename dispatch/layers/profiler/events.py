@@ -235,7 +235,7 @@ class EventList(list[Any]):
             group_by_input_shape: If True, also group by shapes, which were recorded with ``record_shapes=True``.
             group_by_stack_n: Also group by this many of the innermost entries of the stack, from ``with_stack=True``.
         """
-        found: dict[Any, FunctionEventAvg] = {}
+        averages: dict[Any, FunctionEventAvg] = {}
         for event in self:
             key = (
                 event.key,
@@ -244,16 +244,16 @@ class EventList(list[Any]):
                 str(event.input_shapes) if group_by_input_shape else "",
                 tuple(event.stack[:group_by_stack_n]),
             )
-            average = found.get(key)
+            average = averages.get(key)
             if average is None:
-                average = found[key] = FunctionEventAvg(event.key)
+                average = averages[key] = FunctionEventAvg(event.key)
                 average.device_type = event.device_type
                 average.is_user_annotation = event.is_user_annotation
                 if group_by_input_shape:
                     average.input_shapes = event.input_shapes
                 average.stack = event.stack[:group_by_stack_n]
             average.add(event)
-        return EventList(found.values(), profile_memory=self.profile_memory)
+        return EventList(averages.values(), profile_memory=self.profile_memory)
 
     def total_average(self) -> FunctionEventAvg:
         """Return the sum of all events, as one row ``Total``."""

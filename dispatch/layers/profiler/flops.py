@@ -53,8 +53,8 @@ def _conv2d(args: Sequence[Any]) -> int:
         (n + p - d * (k - 1) - 1) // s + 1
         for n, p, d, k, s in zip((height, width), total, dilation, kernel, stride, strict=True)
     ]
-    found: int = 2 * prod((*batch, *out, out_channels, in_channels_per_group, *kernel))
-    return found
+    count: int = 2 * prod((*batch, *out, out_channels, in_channels_per_group, *kernel))
+    return count
 
 
 FORMULAS: Mapping[str, Callable[[Sequence[Any]], int]] = {

@@ -1,8 +1,8 @@
 """Log of a running profiler: one flat list for each thread, in the order in which calls end.
 
-A call is appended when it ends, as ``site, place, start, end`` (and ``stack``, if requested). `place` is the length of
-the list when the call began; the entries between happened inside it. Flat lists of ints cost the garbage collector
-nothing. The *site* holds everything that is the same for all calls of a plan.
+A call is appended when it ends, as ``site, log_index, start, end`` (and ``stack``, if requested). `log_index` is the
+length of the list when the call began; the entries between happened inside it. Flat lists of ints cost the garbage
+collector nothing. The *site* holds everything that is the same for all calls of a plan.
 """
 
 from __future__ import annotations

@@ -52,10 +52,10 @@ class ProfilerAction(Enum):
 
 def supported_activities() -> set[ProfilerActivity]:
     """Return the activities that can be recorded on this machine."""
-    found = {ProfilerActivity.CPU}
+    activities = {ProfilerActivity.CPU}
     if drivers.is_available():
-        found.add(ProfilerActivity.CUDA)
-    return found
+        activities.add(ProfilerActivity.CUDA)
+    return activities
 
 
 def kineto_available() -> bool:
@@ -301,9 +301,9 @@ class profile:
         """The events of the last recording, as `events` gives them."""
         return self.events()
 
-    def _recorded(self, what: str) -> Recording:
+    def _recorded(self, operation: str) -> Recording:
         if self._recording is None:
-            raise AssertionError(f"Profiler must be initialized before {what}")
+            raise AssertionError(f"Profiler must be initialized before {operation}")
         return self._recording
 
     def events(self) -> EventList:
@@ -393,11 +393,13 @@ class record_function:
         opened = self._open.pop()
         if opened is None:
             return
-        session, log, place, start, stack = opened
+        session, log, log_index, start, stack = opened
         if session is active() and start >= session.started:
             site = RangeSite(self.name, args=self.args)
             end = session.clock()
-            log.extend((site, place, start, end) if stack is None else (site, place, start, end, stack))
+            log.extend(
+                (site, log_index, start, end) if stack is None else (site, log_index, start, end, stack)
+            )
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         name, args = self.name, self.args

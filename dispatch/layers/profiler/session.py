@@ -41,8 +41,8 @@ _lock = forkable(threading.RLock())
 
 def active() -> Session | None:
     """Return the session that runs, or None."""
-    found: Session | None = sessions[0] if sessions else None
-    return found
+    session: Session | None = sessions[0] if sessions else None
+    return session
 
 
 class _OpenModules(threading.local):
@@ -162,10 +162,10 @@ class Session:
             return self.log
         if not self.all_threads:
             return None
-        found = self.logs.get(ident)
-        if found is None:
-            found = self.logs[ident] = ThreadLog(ident)
-        return found.entries
+        thread_log = self.logs.get(ident)
+        if thread_log is None:
+            thread_log = self.logs[ident] = ThreadLog(ident)
+        return thread_log.entries
 
     def _observe(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
         """Wrap `plan` so that it logs each call."""
@@ -214,14 +214,16 @@ class Session:
         log = self.log_of_thread()
         if log is None:
             return function(*values)
-        place = len(log)
+        log_index = len(log)
         stack = stack_of_caller() if self.with_stack else ()
         start = perf_counter_ns()
         try:
             return function(*values)
         finally:
             end = perf_counter_ns()
-            log.extend((site, place, start, end, stack) if self.with_stack else (site, place, start, end))
+            log.extend(
+                (site, log_index, start, end, stack) if self.with_stack else (site, log_index, start, end)
+            )
 
     def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
         """Run a node and log it, inside the engine's own work for the node."""
@@ -264,10 +266,12 @@ class Session:
         """Log a module's call at its end; a forward hook of all modules."""
         if not self._open_modules.calls:
             return  # The call began before the profiler.
-        log, site, place, start, stack = self._open_modules.calls.pop()
+        log, site, log_index, start, stack = self._open_modules.calls.pop()
         if log is not None and start >= self.started:
             end = perf_counter_ns()
-            log.extend((site, place, start, end) if stack is None else (site, place, start, end, stack))
+            log.extend(
+                (site, log_index, start, end) if stack is None else (site, log_index, start, end, stack)
+            )
 
     def _observe_device(self) -> None:
         """Observe launches and copies from now on; runs at the first use of a CUDA device."""
@@ -307,12 +311,12 @@ def written_down(site: OperatorSite, plan: Plan, count: int, owner: int, log: li
         def one(value: Any) -> Any:
             if ident() != owner:
                 return plan(value)
-            place = len(log)
+            log_index = len(log)
             start = clock()
             try:
                 return plan(value)
             finally:
-                extend((site, place, start, clock()))
+                extend((site, log_index, start, clock()))
 
         return one
     if count == 2:
@@ -320,24 +324,24 @@ def written_down(site: OperatorSite, plan: Plan, count: int, owner: int, log: li
         def two(value: Tensor, other: Tensor | Number) -> Any:
             if ident() != owner:
                 return plan(value, other)
-            place = len(log)
+            log_index = len(log)
             start = clock()
             try:
                 return plan(value, other)
             finally:
-                extend((site, place, start, clock()))
+                extend((site, log_index, start, clock()))
 
         return two
 
     def several(*values: Any) -> Any:
         if ident() != owner:
             return plan(*values)
-        place = len(log)
+        log_index = len(log)
         start = clock()
         try:
             return plan(*values)
         finally:
-            extend((site, place, start, clock()))
+            extend((site, log_index, start, clock()))
 
     return several
 

@@ -91,14 +91,14 @@ def _columns(
     """Return (title, width, alignment, cell of an event) of each column for which the events have values."""
     name_width, shapes_width, source_width = widths
 
-    def share(of: str, whole: float) -> Callable[[Any], str]:
-        return lambda event: format_share(getattr(event, of), whole)
+    def share(attribute: str, whole: float) -> Callable[[Any], str]:
+        return lambda event: format_share(getattr(event, attribute), whole)
 
-    def time(of: str) -> Callable[[Any], str]:
-        return lambda event: format_time(getattr(event, of), unit)
+    def time(attribute: str) -> Callable[[Any], str]:
+        return lambda event: format_time(getattr(event, attribute), unit)
 
-    def memory(of: str) -> Callable[[Any], str]:
-        return lambda event: format_memory(getattr(event, of))
+    def memory(attribute: str) -> Callable[[Any], str]:
+        return lambda event: format_memory(getattr(event, attribute))
 
     columns: list[Column] = [
         (

@@ -64,16 +64,16 @@ def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:
 def _memory(recording: Recording, pid: int, zero: float) -> Iterator[dict[str, Any]]:
     """Yield an instant for each change, as PyTorch does, and a counter of the live memory of each device."""
     held: dict[str, int] = {}
-    for change in recording.memory:
-        name = str(change.device)
-        held[name] = held.get(name, 0) + change.nbytes
-        on_host = change.device.type == "cpu"
-        place = {"pid": pid, "tid": change.thread, "ts": zero + change.time}
+    for event in recording.memory:
+        name = str(event.device)
+        held[name] = held.get(name, 0) + event.nbytes
+        on_host = event.device.type == "cpu"
+        timestamp = {"pid": pid, "tid": event.thread, "ts": zero + event.time}
         arguments = {
             "Device Type": _CPU if on_host else _CUDA,
-            "Device Id": -1 if on_host else change.device.index,
-            "Addr": change.address,
-            "Bytes": change.nbytes,
+            "Device Id": -1 if on_host else event.device.index,
+            "Addr": event.address,
+            "Bytes": event.nbytes,
             "Total Allocated": held[name],
         }
         yield {
@@ -81,14 +81,14 @@ def _memory(recording: Recording, pid: int, zero: float) -> Iterator[dict[str, A
             "s": "t",
             "cat": "cpu_instant_event",
             "name": "[memory]",
-            **place,
+            **timestamp,
             "args": arguments,
         }
-        yield {"ph": "C", "name": f"memory {name}", **place, "args": {"allocated": held[name]}}
+        yield {"ph": "C", "name": f"memory {name}", **timestamp, "args": {"allocated": held[name]}}
 
 
-def _named(what: str, pid: int, tid: int, **arguments: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": arguments}
+def _named(name: str, pid: int, tid: int, **arguments: str) -> dict[str, Any]:
+    return {"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": arguments}
 
 
 def _complete(
@@ -107,21 +107,21 @@ def _complete(
 
 
 def _arguments(event: FunctionEvent) -> dict[str, Any]:
-    found: dict[str, Any] = {"External id": event.id}
+    arguments: dict[str, Any] = {"External id": event.id}
     if event.args is not None:
-        found["args"] = event.args
+        arguments["args"] = event.args
     if event.sequence_nr >= 0:
-        found["Sequence number"] = event.sequence_nr
+        arguments["Sequence number"] = event.sequence_nr
     if event.dispatch_keys:
-        found["Dispatch keys"] = event.dispatch_keys
+        arguments["Dispatch keys"] = event.dispatch_keys
     if event.kernel_functions:
-        found["Kernel functions"] = [f"{name}<{dtype}>" for name, dtype in event.kernel_functions]
+        arguments["Kernel functions"] = [f"{name}<{dtype}>" for name, dtype in event.kernel_functions]
     if event.input_shapes:
-        found["Input Dims"] = event.input_shapes
-        found["Input type"] = event.input_types
+        arguments["Input Dims"] = event.input_shapes
+        arguments["Input type"] = event.input_types
     if event.stack:
-        found["Call stack"] = ";".join(event.stack)
-    return found
+        arguments["Call stack"] = ";".join(event.stack)
+    return arguments
 
 
 def write_stacks(path: str, recording: Recording, metric: str) -> None:

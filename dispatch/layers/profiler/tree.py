@@ -35,9 +35,9 @@ class Recording(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """An entry of a thread's log, which begins at `place`; its caller becomes its parent."""
+    """An entry of a thread's log, which begins at `log_index`; its caller becomes its parent."""
 
-    place: int
+    log_index: int
     event: FunctionEvent | None
     key: DispatchKey | None
     kernel: KernelFunction | None
@@ -68,7 +68,7 @@ class _Builder:
         pending: list[_Item] = []
         i = 0
         while i < len(entries):
-            site, place = entries[i], i
+            site, log_index = entries[i], i
             if site.__class__ is KernelSite:
                 pending.append(_Item(i, None, None, KernelFunction(site.name, site.dtype), None))
                 i += 1
@@ -84,14 +84,14 @@ class _Builder:
                 pending.append(_Item(i, launch, None, None, None))
                 i += 4
             else:
-                place = entries[i + 1]
+                log_index = entries[i + 1]
                 event = self.call(site, entries[i + 2 : i + self.width], thread)
                 inside: list[_Item] = []
-                while pending and pending[-1].place >= place:
+                while pending and pending[-1].log_index >= log_index:
                     inside.append(pending.pop())
                 key = site.key if site.__class__ is OperatorSite else None
                 self.fill(event, key, inside[::-1])
-                pending.append(_Item(place, event, key, None, None))
+                pending.append(_Item(log_index, event, key, None, None))
                 i += self.width
         for item in pending:
             if item.memory is not None:
@@ -150,8 +150,8 @@ class _Builder:
 
     def unattributed(self, memory: MemoryEvent) -> None:
         """Add events for memory that changed outside every call, as PyTorch does."""
-        at = Interval(memory.time, memory.time)
-        event = FunctionEvent(0, "[memory]", at, memory.thread, category="memory")
+        instant = Interval(memory.time, memory.time)
+        event = FunctionEvent(0, "[memory]", instant, memory.thread, category="memory")
         _count(event, memory)
         self.events.append(event)
 

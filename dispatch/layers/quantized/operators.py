@@ -19,7 +19,7 @@ from .schemas import ALL
 
 
 def _pairs() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+    table: dict[str, Callable[..., Any]] = {}
     for name, function, scalar in (
         ("add", arithmetic.add_on, arithmetic.add_scalar),
         ("mul", arithmetic.mul_on, arithmetic.mul_scalar),
@@ -28,7 +28,7 @@ def _pairs() -> dict[str, Callable[..., Any]]:
             whole = f"{name}_relu" if relu else name
             by_number = scalar(relu)
             into_number = arithmetic.scalar_into(by_number)
-            found |= {
+            table |= {
                 whole: arithmetic.on_grid(function, relu),
                 f"{whole}.out": arithmetic.into(function, relu),
                 f"{whole}_out": arithmetic.into(function, relu),
@@ -37,32 +37,32 @@ def _pairs() -> dict[str, Callable[..., Any]]:
                 f"{whole}.Scalar_out": into_number,
             }
             short = f"{name}_scalar_relu" if relu else f"{name}_scalar"
-            found |= dict.fromkeys((short, f"{short}.Tensor"), by_number)
-            found |= dict.fromkeys((f"{short}_out", f"{short}_out.Tensor"), into_number)
-    return found
+            table |= dict.fromkeys((short, f"{short}.Tensor"), by_number)
+            table |= dict.fromkeys((f"{short}_out", f"{short}_out.Tensor"), into_number)
+    return table
 
 
 def _convolutions() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+    table: dict[str, Callable[..., Any]] = {}
     fields = ("stride", "padding", "output_padding", "dilation", "groups")
     for spatial in (1, 2, 3):
         for transposes in (False, True):
             base = f"conv_transpose{spatial}d" if transposes else f"conv{spatial}d"
             name = f"quantized::{base}"
-            found[f"{base}_prepack"] = layers.conv_prepack(spatial, transposes)
-            found[f"{base}_unpack"] = layers.unpack
-            found[f"{base}_dynamic"] = layers.conv_dynamic(name)
-            found |= {f"{base}_{field}": layers.geometry(field) for field in fields}
-            found[f"{base}_transpose"] = layers.geometry("transposes_as_int")
+            table[f"{base}_prepack"] = layers.conv_prepack(spatial, transposes)
+            table[f"{base}_unpack"] = layers.unpack
+            table[f"{base}_dynamic"] = layers.conv_dynamic(name)
+            table |= {f"{base}_{field}": layers.geometry(field) for field in fields}
+            table[f"{base}_transpose"] = layers.geometry("transposes_as_int")
             if transposes or spatial == 1:
-                found[base] = layers.conv(name, False)
-                found[f"{base}_relu"] = layers.conv(name, True)
+                table[base] = layers.conv(name, False)
+                table[f"{base}_relu"] = layers.conv(name, True)
             else:
-                found[f"{base}.new"] = layers.conv(name, False)
-                found[f"{base}_relu.new"] = layers.conv(name, True)
-                found[base] = layers.conv_at(name, False)
-                found[f"{base}_relu"] = layers.conv_at(name, True)
-    return found | {"conv_prepack": layers.conv_prepack(2, False), "conv_unpack": layers.unpack}
+                table[f"{base}.new"] = layers.conv(name, False)
+                table[f"{base}_relu.new"] = layers.conv(name, True)
+                table[base] = layers.conv_at(name, False)
+                table[f"{base}_relu"] = layers.conv_at(name, True)
+    return table | {"conv_prepack": layers.conv_prepack(2, False), "conv_unpack": layers.unpack}
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

@@ -109,8 +109,8 @@ class LinearPackedParams(PackedWeight):
 
         The last result is cached: a layer's input and output have the same grids in every call.
         """
-        kept = self._epilogue
-        if kept is None or kept[0] != (zero_point, scale, out_scale):
+        cached = self._epilogue
+        if cached is None or cached[0] != (zero_point, scale, out_scale):
             step = self.scales
             if isinstance(step, float):
                 weighted: Any = float(single(scale) * single(step))
@@ -120,9 +120,9 @@ class LinearPackedParams(PackedWeight):
                 weighted = step * float(single(scale))
                 multiplier = weighted / float(single(out_scale))
             bias = None if self.bias is None else self.bias / weighted
-            kept = (zero_point, scale, out_scale), (self.sums * zero_point, bias, multiplier)
-            self._epilogue = kept
-        return kept[1]
+            cached = (zero_point, scale, out_scale), (self.sums * zero_point, bias, multiplier)
+            self._epilogue = cached
+        return cached[1]
 
 
 class ConvPackedParams(PackedWeight):
@@ -155,10 +155,11 @@ class ConvPackedParams(PackedWeight):
     ) -> None:
         sizes = weight._spec.sizes
         spatial = len(sizes) - 2
-        for what, given in (("stride", stride), ("padding", padding), ("dilation", dilation)):
-            if len(given) != spatial:
+        for argument, values in (("stride", stride), ("padding", padding), ("dilation", dilation)):
+            if len(values) != spatial:
                 raise RuntimeError(
-                    f"{name}: {what} should contain {spatial} elements for {spatial}D convolution, got {list(given)}"
+                    f"{name}: {argument} should contain {spatial} elements for {spatial}D convolution, got "
+                    f"{list(values)}"
                 )
         axis = 1 if transposes else 0
         super().__init__(name, weight, bias, axis, sizes[1] * groups if transposes else sizes[0])

@@ -127,9 +127,9 @@ def adaptive_avg_pool(name: str) -> Callable[..., Any]:
 def window_sizes(spatial: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
     """Return the window sizes and their inverses, divided by one dimension after the other."""
     counts, inverse = np.ones((), single), np.ones((), single)
-    for size, wanted in zip(spatial, output_size, strict=True):
-        starts = np.arange(wanted) * size // max(wanted, 1)
-        ends = -(-(np.arange(wanted) + 1) * size // max(wanted, 1))
+    for size, out_size in zip(spatial, output_size, strict=True):
+        starts = np.arange(out_size) * size // max(out_size, 1)
+        ends = -(-(np.arange(out_size) + 1) * size // max(out_size, 1))
         lengths = (ends - starts).astype(single)
         counts, inverse = counts[..., None] * lengths, inverse[..., None] / lengths
     return counts, inverse
@@ -168,9 +168,9 @@ def upsample_bilinear2d(
         by_vectors = self._spec.dtype is not qint32 and self._spec.sizes[1] >= LANES
         weighted = _second_fused if by_vectors else _first_fused
     above, below = (_between(ops.index_select(numbers, 2, each), 3, columns, weighted) for each in rows[:2])
-    found = weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
+    interpolated = weighted(above, below, *(ops.unsqueeze(each, 1) for each in rows[2:]))
     zero_point = quantizer.zero_point
-    ints = ops._quantize_affine(found - zero_point, 1.0, zero_point, self._spec.dtype)
+    ints = ops._quantize_affine(interpolated - zero_point, 1.0, zero_point, self._spec.dtype)
     return rewrapped(self, ints)
 
 
@@ -179,7 +179,7 @@ Neighbours = tuple[Any, Any, Any, Any]
 
 
 def _neighbours(
-    like: Any, size: int, wanted: int, align_corners: bool, scale: float | None, fuses: bool
+    like: Any, size: int, out_size: int, align_corners: bool, scale: float | None, fuses: bool
 ) -> Neighbours:
     """Return the neighbors along one dimension, computed in float32 (ATen/native/UpSample.h).
 
@@ -187,19 +187,19 @@ def _neighbours(
     """
     from ...tensor_data import tensor
 
-    indices = np.arange(wanted, dtype=single)
+    indices = np.arange(out_size, dtype=single)
     if align_corners:
-        step = single(size - 1) / single(wanted - 1) if wanted > 1 else single(0)
-        places = step * indices
+        step = single(size - 1) / single(out_size - 1) if out_size > 1 else single(0)
+        coordinates = step * indices
     else:
-        step = single(1 / scale) if scale else single(size) / single(wanted)
+        step = single(1 / scale) if scale else single(size) / single(out_size)
         # Products of float32 are exact in float64.
         wide = np.float64 if fuses else single
         centers = wide(step) * (indices + single(0.5)) - wide(0.5)
-        places = np.maximum(centers.astype(single), single(0))
-    first = np.minimum(places.astype(np.int64), size - 1)
+        coordinates = np.maximum(centers.astype(single), single(0))
+    first = np.minimum(coordinates.astype(np.int64), size - 1)
     second = np.minimum(first + 1, size - 1)
-    weight = places - first.astype(single)
+    weight = coordinates - first.astype(single)
     made = (first, second, single(1) - weight, weight)
     lower, upper, near, far = (tensor(each, device=like.device) for each in made)
     return lower, upper, near, far

@@ -46,10 +46,10 @@ COMPOSED = frozenset(
 @cache
 def functions() -> dict[str, Function]:
     """Return all functions, by operator."""
-    found: dict[str, Function] = {}
+    by_operator: dict[str, Function] = {}
     for name in reversed(MODULES):
-        found.update(importlib.import_module(f".{name}", __package__).KERNELS)
-    return found
+        by_operator.update(importlib.import_module(f".{name}", __package__).KERNELS)
+    return by_operator
 
 
 def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
@@ -86,11 +86,11 @@ def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Fu
     outs = [a for a in schema.arguments if a.is_out]
     if len(outs) != 1:
         return None
-    given = [(a.name, a.type) for a in schema.arguments if not a.is_out]
+    inputs = [(a.name, a.type) for a in schema.arguments if not a.is_out]
     for functional, function in functions.items():
         if functional.partition(".")[0] == base:
             arguments = find(f"aten::{functional}").schema.arguments
-            if [(a.name, a.type) for a in arguments] == given:
+            if [(a.name, a.type) for a in arguments] == inputs:
                 return into_out(base, function)
     return None
 
@@ -117,15 +117,15 @@ def into_out(name: str, function: Function) -> Function:
 
 def written(name: str, target: Any, result: Any) -> Any:
     """Write a result to a tensor of its shape and dtype. Raises RuntimeError for another one."""
-    spec, given = target._spec, result._spec
+    spec, result_spec = target._spec, result._spec
     if not is_quantized(result):
         return target.copy_(result)
-    if spec.dtype is not given.dtype:
-        raise RuntimeError(f"{name}: expected an output of dtype {given.dtype}, got {spec.dtype}")
-    if spec.sizes != given.sizes:
+    if spec.dtype is not result_spec.dtype:
+        raise RuntimeError(f"{name}: expected an output of dtype {result_spec.dtype}, got {spec.dtype}")
+    if spec.sizes != result_spec.sizes:
         raise RuntimeError(
-            f"{name}: expected an output of shape {list(given.sizes)}, got {list(spec.sizes)}: quantized outputs are "
-            "not resized"
+            f"{name}: expected an output of shape {list(result_spec.sizes)}, got {list(spec.sizes)}: quantized outputs "
+            "are not resized"
         )
     target._data.ints.copy_(result._data.ints)
     target._data = type(target._data)(target._data.ints, result._data.quantizer)

@@ -35,18 +35,18 @@ def taken_at(self: Any, mask: Any) -> Any:
         flat = blocks.reshape((each.batch * each.lines * each.length, *cell))
         picked = flat.index_select(0, each.line * each.length + each.plain)
         return over(mask, picked.reshape(mask._data.values._spec.sizes))
-    wanted, block = mask._spec.layout, blocksize_of(mask)
-    if kind is not wanted or blocksize_of(self) != block:
+    target_layout, block = mask._spec.layout, blocksize_of(mask)
+    if kind is not target_layout or blocksize_of(self) != block:
         if block is not None or kind in BLOCKED or self._spec.ndim != 2:
             return taken_at(self.to_dense(), mask)
-        return taken_at(getattr(ops, f"_to_{wanted.name}")(self), mask)
+        return taken_at(getattr(ops, f"_to_{target_layout.name}")(self), mask)
     if self._data.batch_dim != mask._data.batch_dim:
         return taken_at(self.to_dense(), mask)
     own, theirs = Lines(self), Lines(mask)
-    place, exists = places_among(key_of(own), key_of(theirs))
+    position, exists = places_among(key_of(own), key_of(theirs))
     if not own.values._spec.sizes[0]:
         return over(mask, ops.zeros_like(mask._data.values, dtype=self.dtype))
-    picked = own.values.index_select(0, place)
+    picked = own.values.index_select(0, position)
     exists = exists.reshape((-1, *([1] * (picked._spec.ndim - 1))))
     nothing = ops.zeros((), dtype=self.dtype, device=self._spec.device)
     return over(mask, ops.where(exists, picked, nothing).reshape(mask._data.values._spec.sizes))
@@ -64,14 +64,14 @@ def common(self: Any, other: Any) -> tuple[Any, Any, Any] | None:
     """
     own, theirs = Lines(self), Lines(other)
     key = key_of(own)
-    place, exists = places_among(key_of(theirs), key)
-    kept = exists.nonzero().reshape(-1)
-    count = kept._spec.sizes[0]
+    position, exists = places_among(key_of(theirs), key)
+    common_positions = exists.nonzero().reshape(-1)
+    count = common_positions._spec.sizes[0]
     if own.batch > 1:
         each = exists.reshape((own.batch, -1)).sum(1)
         if count % own.batch or bool(each.ne(count // own.batch).any()):
             return None
-    return kept, place.index_select(0, kept), own
+    return common_positions, position.index_select(0, common_positions), own
 
 
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
@@ -138,14 +138,14 @@ def select(self: Any, dim: int, index: int) -> Any:
     if spec.layout in BLOCKED:
         high, wide = blocksize_of(self) or (1, 1)
         inside = (high, wide)[dim]
-        places, blocks = _line(self, dim, index // inside)
+        positions, blocks = _line(self, dim, index // inside)
         other = (wide, high)[dim]
         where = spec.device
-        at = (places.reshape((-1, 1)) * other + ops.arange(other, device=where)).reshape((1, -1))
+        indices = (positions.reshape((-1, 1)) * other + ops.arange(other, device=where)).reshape((1, -1))
         chosen = blocks.select(1 + dim, index % inside)
-        return coo_tensor(at, chosen.reshape((-1, *chosen._spec.sizes[2:])), rest, True)
-    places, chosen = _line(self, dim, index)
-    return coo_tensor(places.reshape((1, -1)), chosen, rest, True)
+        return coo_tensor(indices, chosen.reshape((-1, *chosen._spec.sizes[2:])), rest, True)
+    positions, chosen = _line(self, dim, index)
+    return coo_tensor(positions.reshape((1, -1)), chosen, rest, True)
 
 
 def _line(self: Any, dim: int, index: int) -> tuple[Any, Any]:
@@ -160,8 +160,8 @@ def _line(self: Any, dim: int, index: int) -> tuple[Any, Any]:
     if along:
         begin, end = compressed[index : index + 2].tolist()
         return plain[begin:end].to(int64), values[begin:end]
-    kept = plain.eq(index).nonzero().reshape(-1)
-    return Lines(self).line.index_select(0, kept).to(int64), values.index_select(0, kept)
+    entries = plain.eq(index).nonzero().reshape(-1)
+    return Lines(self).line.index_select(0, entries).to(int64), values.index_select(0, entries)
 
 
 def select_copy(self: Any, dim: int, index: int) -> Any:

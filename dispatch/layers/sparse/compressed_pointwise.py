@@ -78,12 +78,12 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
     if self._spec.layout is sparse_coo:
         return ops.add(self, other.to_sparse(), alpha=alpha)
     other = in_layout_of(self, other)
-    values, others = self._data.values.to(dtype), other._data.values.to(dtype)
+    values, other_values = self._data.values.to(dtype), other._data.values.to(dtype)
     if alpha != 1:
-        others = others * alpha
+        other_values = other_values * alpha
     if _same_places(self, other):
-        return over(self, values + others)
-    return united(over(self, values), over(other, others))
+        return over(self, values + other_values)
+    return united(over(self, values), over(other, other_values))
 
 
 def _same_places(self: Any, other: Any) -> bool:
@@ -103,13 +103,13 @@ def united(self: Any, other: Any) -> Any:
     keys = ops.cat((key_of(own), key_of(theirs).to(own.plain.dtype)), 0)
     cell = own.values._spec.sizes[1:]
     if spec.is_meta:
-        found, group = keys, keys
+        unique_keys, group = keys, keys
     else:
-        found, group = ops._unique2(keys, sorted=True, return_inverse=True)[:2]
-    count = found._spec.sizes[0]
+        unique_keys, group = ops._unique2(keys, sorted=True, return_inverse=True)[:2]
+    count = unique_keys._spec.sizes[0]
     values = ops.cat((own.values, theirs.values), 0)
     summed = values if spec.is_meta else added_at(values, group, count)
-    line = ops.floor_divide(found, max(own.length, 1))
+    line = ops.floor_divide(unique_keys, max(own.length, 1))
     nnz = count // max(own.batch, 1)
     if own.batch > 1 and not spec.is_meta:
         ends = ops.searchsorted(line, ops.arange(own.batch + 1, device=spec.device) * own.lines)
@@ -117,7 +117,7 @@ def united(self: Any, other: Any) -> Any:
             raise RuntimeError("torch.add: Expect the same number of specified elements per batch.")
     return compressed_tensor(
         begins_of(line, own.batch, own.lines, nnz).reshape((*batch_sizes, own.lines + 1)),
-        (found - line * own.length).reshape((*batch_sizes, nnz)),
+        (unique_keys - line * own.length).reshape((*batch_sizes, nnz)),
         summed.reshape((*batch_sizes, nnz, *cell)),
         spec.sizes,
         spec.layout,
@@ -152,22 +152,24 @@ def mul(self: Any, other: Any) -> Any:
     if self._spec.layout is sparse_coo:
         return mul(in_layout_of(other, self), other)
     other = in_layout_of(self, other)
-    values, others = self._data.values, other._data.values
+    values, other_values = self._data.values, other._data.values
     if _same_places(self, other):
-        return over(self, (values * others).to(dtype))
+        return over(self, (values * other_values).to(dtype))
     shared = None if self._spec.is_meta else common(self, other)
     if shared is None:
         return over(self, (values * taken_at(other, self)._data.values).to(dtype))
-    kept, place, own = shared
+    common_positions, position, own = shared
     theirs = Lines(other)
-    product = (own.values.index_select(0, kept) * theirs.values.index_select(0, place)).to(dtype)
+    product = (own.values.index_select(0, common_positions) * theirs.values.index_select(0, position)).to(
+        dtype
+    )
     spec, batch_sizes = self._spec, self._spec.sizes[: own.batch_dim]
-    nnz = kept._spec.sizes[0] // max(own.batch, 1)
+    nnz = common_positions._spec.sizes[0] // max(own.batch, 1)
     return compressed_tensor(
-        begins_of(own.line.index_select(0, kept), own.batch, own.lines, nnz).reshape(
+        begins_of(own.line.index_select(0, common_positions), own.batch, own.lines, nnz).reshape(
             (*batch_sizes, own.lines + 1)
         ),
-        own.plain.index_select(0, kept).reshape((*batch_sizes, nnz)),
+        own.plain.index_select(0, common_positions).reshape((*batch_sizes, nnz)),
         product.reshape((*batch_sizes, nnz, *product._spec.sizes[1:])),
         spec.sizes,
         spec.layout,

@@ -138,8 +138,8 @@ def _sparse_mm_reduce_impl(self: Any, other: Any, reduce: str) -> tuple[Any, Any
     attains = products.eq(chosen) | products.isnan()
     numbers = ops.arange(nnz, dtype=float64, device=self.device).unsqueeze(1)
     beyond = ops.full((), float(nnz), dtype=float64, device=self.device)
-    places = ops.where(attains, numbers, beyond)
-    which = ops.segment_reduce(places, "min", offsets=data.compressed, axis=0).clamp(max=nnz).to(int64)
+    positions = ops.where(attains, numbers, beyond)
+    which = ops.segment_reduce(positions, "min", offsets=data.compressed, axis=0).clamp(max=nnz).to(int64)
     empty = which.eq(nnz)
     return ops.where(empty, ops.zeros((), dtype=out.dtype, device=out.device), out), which
 
@@ -199,16 +199,16 @@ def _sparse_mm_reduce_impl_backward(
     column = ops.arange(width, device=where).expand(arg_out._spec.sizes).reshape(-1)
     # Gradients without an argmax or argmin go to an extra entry at the end.
     plain = ops.cat((data.plain.to(int64), ops.zeros((1,), dtype=int64, device=where)), 0)
-    place = plain.index_select(0, entry) * width + column
+    position = plain.index_select(0, entry) * width + column
     grads = grad_out.reshape(-1)
     if output_mask[0]:
-        terms = grads * weight.reshape(-1).index_select(0, place)
+        terms = grads * weight.reshape(-1).index_select(0, position)
         sums = ops.zeros((nnz + 1,), dtype=self.dtype, device=where).index_add_(0, entry, terms)
         grad_self = over(self, sums[:nnz])
     if output_mask[1]:
         nothing = ops.zeros((1,), dtype=self.dtype, device=where)
         terms = grads * ops.cat((data.values, nothing), 0).index_select(0, entry)
-        sums = ops.zeros((weight.numel(),), dtype=weight.dtype, device=where).index_add_(0, place, terms)
+        sums = ops.zeros((weight.numel(),), dtype=weight.dtype, device=where).index_add_(0, position, terms)
         grad_other = sums.reshape(weight._spec.sizes)
     return grad_self, grad_other
 

@@ -170,9 +170,9 @@ def by_other_lines(self: Any, layout: Layout) -> Any:
 
 def _refuse_dense_dim(name: str, self: Any, layout: Layout, dense_dim: int | None) -> None:
     if dense_dim is not None:
-        given = self._spec.layout
+        own_layout = self._spec.layout
         raise RuntimeError(
-            f"{name}: conversion from {spoken(given)} to {spoken(layout)} with dense_dim argument given is not "
+            f"{name}: conversion from {spoken(own_layout)} to {spoken(layout)} with dense_dim argument given is not "
             "supported"
         )
 
@@ -181,16 +181,16 @@ def _without_blocks(layout: Layout) -> Callable[..., Any]:
     name = f"to_{layout.name}"
 
     def convert(self: Any, dense_dim: int | None) -> Any:
-        given = self._spec.layout
-        if given is sparse_coo:
+        own_layout = self._spec.layout
+        if own_layout is sparse_coo:
             _refuse_dense_dim(f"coo_{name}", self, layout, dense_dim)
             return _from_coo(f"coo_{name}", self, layout)
         _refuse_dense_dim(f"sparse_compressed_{name}", self, layout, dense_dim)
-        if given is layout:
+        if own_layout is layout:
             return self.detach()
-        if given in BLOCKED:
+        if own_layout in BLOCKED:
             raise RuntimeError(
-                f"sparse_compressed_{name}: expected SparseCsr or SparseCsc layout but got {spoken(given)}"
+                f"sparse_compressed_{name}: expected SparseCsr or SparseCsc layout but got {spoken(own_layout)}"
             )
         return by_other_lines(self, layout)
 
@@ -220,22 +220,22 @@ def _with_blocks(layout: Layout) -> Callable[..., Any]:
     name = f"to_{layout.name}"
 
     def convert(self: Any, blocksize: Sequence[int], dense_dim: int | None) -> Any:
-        given, own = self._spec.layout, blocksize_of(self)
-        route = f"sparse_compressed_{name}: conversion from {spoken(given)} to {spoken(layout)}"
+        own_layout, own = self._spec.layout, blocksize_of(self)
+        route = f"sparse_compressed_{name}: conversion from {spoken(own_layout)} to {spoken(layout)}"
         _refuse_dense_dim(
-            f"coo_{name}" if given is sparse_coo else route.partition(":")[0], self, layout, dense_dim
+            f"coo_{name}" if own_layout is sparse_coo else route.partition(":")[0], self, layout, dense_dim
         )
         if own is not None:
             if own != tuple(blocksize):
                 raise RuntimeError(
                     f"{route} with blocksize changed from {list(own)} to {list(blocksize)} is not supported"
                 )
-            return self.detach() if given is layout else by_other_lines(self, layout)
-        if given in COMPRESSED and self._data.batch_dim:
+            return self.detach() if own_layout is layout else by_other_lines(self, layout)
+        if own_layout in COMPRESSED and self._data.batch_dim:
             raise RuntimeError(f"{route} for batched inputs is not supported")
-        if given is not sparse_csr:
+        if own_layout is not sparse_csr:
             self = ops._to_sparse_csr(self)
-        check_blocksize(f"{spoken(given)}_{name}", blocksize, self._spec.sizes[:2])
+        check_blocksize(f"{spoken(own_layout)}_{name}", blocksize, self._spec.sizes[:2])
         return _gathered(self, blocksize, layout)
 
     return convert
@@ -253,20 +253,20 @@ def _gathered(self: Any, blocksize: Sequence[int], layout: Layout) -> Any:
     lines, length = (down, across) if layout in ROW_COMPRESSED else (across, down)
     key = line * length + plain
     if spec.is_meta:
-        found, number = key[:0], key
+        unique_keys, number = key[:0], key
     else:
-        found, number = ops._unique2(key, sorted=True, return_inverse=True)[:2]
-    count = found._spec.sizes[0]
+        unique_keys, number = ops._unique2(key, sorted=True, return_inverse=True)[:2]
+    count = unique_keys._spec.sizes[0]
     dense = each.values._spec.sizes[1:]
     values = ops.zeros((count * high * wide, *dense), dtype=spec.dtype, device=spec.device)
     inside = (row - block_row * high) * wide + (column - block_column * wide)
     if count:
         values.index_copy_(0, (number * (high * wide) + inside).to(int64), each.values)
-    line = ops.floor_divide(found, max(length, 1))
+    line = ops.floor_divide(unique_keys, max(length, 1))
     compressed = begins_of(line, 1, lines, count).reshape((lines + 1,))
     return compressed_tensor(
         compressed,
-        found - line * length,
+        unique_keys - line * length,
         values.reshape((count, high, wide, *dense)),
         spec.sizes,
         layout,
@@ -277,25 +277,25 @@ def _to_sparse(
     self: Any, layout: Layout | None, blocksize: Sequence[int] | None, dense_dim: int | None
 ) -> Any:
     """Run ``_to_sparse(layout=)``."""
-    given, wanted = self._spec.layout, sparse_coo if layout is None else layout
+    own_layout, target_layout = self._spec.layout, sparse_coo if layout is None else layout
     name = "sparse_compressed_to_sparse"
-    route = f"{name}: conversion from {spoken(given)} to {spoken(wanted)}"
-    if wanted is given:
+    route = f"{name}: conversion from {spoken(own_layout)} to {spoken(target_layout)}"
+    if target_layout is own_layout:
         if blocksize is not None and tuple(blocksize) == blocksize_of(self):
             return self.detach()
-        with_it = "with" if given not in BLOCKED else "without"
+        with_it = "with" if own_layout not in BLOCKED else "without"
         raise RuntimeError(
-            f"to_sparse: conversion from {spoken(given)} to {spoken(wanted)} {with_it} blocksize argument given is not "
-            "supported"
+            f"to_sparse: conversion from {spoken(own_layout)} to {spoken(target_layout)} {with_it} blocksize argument "
+            "given is not supported"
         )
-    if blocksize is not None and wanted not in BLOCKED:
+    if blocksize is not None and target_layout not in BLOCKED:
         raise RuntimeError(f"{route} with blocksize argument given is not supported")
-    if wanted is strided:
+    if target_layout is strided:
         return _to_dense(self, None, None)
-    if wanted is sparse_coo:
-        _refuse_dense_dim(name, self, wanted, dense_dim)
+    if target_layout is sparse_coo:
+        _refuse_dense_dim(name, self, target_layout, dense_dim)
         return to_coo(self)
-    return converted(name, self, wanted, blocksize, dense_dim)
+    return converted(name, self, target_layout, blocksize, dense_dim)
 
 
 def _to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
@@ -317,16 +317,16 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
     """Copy the values and indices of a tensor of the same layout, sizes and number of values."""
-    given, wanted = src._spec, self._spec
-    if wanted.layout not in COMPRESSED:
+    source_spec, own_spec = src._spec, self._spec
+    if own_spec.layout not in COMPRESSED:
         raise RuntimeError(
-            f"copy_sparse_compressed_ expected sparse compressed tensor layout but got {spoken(wanted.layout)}"
+            f"copy_sparse_compressed_ expected sparse compressed tensor layout but got {spoken(own_spec.layout)}"
         )
     name = "torch.copy_: copy of sparse compressed tensors having different"
-    if given.layout is not wanted.layout:
+    if source_spec.layout is not own_spec.layout:
         raise RuntimeError(
-            f"{name} layouts is not supported. self layout is {spoken(wanted.layout)} and src layout is "
-            f"{spoken(given.layout)}"
+            f"{name} layouts is not supported. self layout is {spoken(own_spec.layout)} and src layout is "
+            f"{spoken(source_spec.layout)}"
         )
     if self is src:
         return self
@@ -335,20 +335,20 @@ def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
             "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported. "
             f"self has {self._data.nnz} and src has {src._data.nnz}"
         )
-    if wanted.sizes != given.sizes:
+    if own_spec.sizes != source_spec.sizes:
         raise RuntimeError(
-            f"{name} sizes is not supported. self has {list(wanted.sizes)} and src has {list(given.sizes)}"
+            f"{name} sizes is not supported. self has {list(own_spec.sizes)} and src has {list(source_spec.sizes)}"
         )
     if blocksize_of(self) != blocksize_of(src):
         raise RuntimeError(
             f"{name} blocksizes is not supported. self has {blocksize_of(self)} and src has {blocksize_of(src)}"
         )
     compressed, plain, values = parts_of(src)
-    where = wanted.device
+    where = own_spec.device
     self._data = type(self._data)(
         compressed.to(where, copy=True),
         plain.to(where, copy=True),
-        values.to(device=where, dtype=wanted.dtype, copy=True),
+        values.to(device=where, dtype=own_spec.dtype, copy=True),
     )
     return self
 
@@ -458,25 +458,26 @@ def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) 
             f"torch.resize_: Only batched sparse CSR matrices are supported, but got size {list(size)}; the tensor's "
             f"batch and number of dimensions stay those of {list(spec.sizes)}"
         )
-    at = data.batch_dim
-    if tuple(size[at + 2 :]) != spec.sizes[at + 2 :]:
+    row_dim = data.batch_dim
+    if tuple(size[row_dim + 2 :]) != spec.sizes[row_dim + 2 :]:
         raise RuntimeError(
             f"torch.resize_: resizing dense dimensions of {list(spec.sizes)} to {list(size)} is not supported"
         )
-    if size[at + 1] < spec.sizes[at + 1]:
+    if size[row_dim + 1] < spec.sizes[row_dim + 1]:
         raise RuntimeError(
             "torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. The original "
-            f"number of columns is {spec.sizes[at + 1]} while the requested new number of columns is {size[at + 1]}."
+            f"number of columns is {spec.sizes[row_dim + 1]} while the requested new number of columns is "
+            f"{size[row_dim + 1]}."
         )
     block = blocksize_of(self) or (1, 1)
-    check_blocksize("torch.resize_", block, size[at : at + 2])
+    check_blocksize("torch.resize_", block, size[row_dim : row_dim + 2])
     by_rows = spec.layout in ROW_COMPRESSED
-    if not by_rows and size[at] < spec.sizes[at]:
+    if not by_rows and size[row_dim] < spec.sizes[row_dim]:
         raise RuntimeError(
-            f"torch.resize_: cutting rows off a tensor of layout {spoken(spec.layout)}, from {spec.sizes[at]} to "
-            f"{size[at]}, is not supported"
+            f"torch.resize_: cutting rows off a tensor of layout {spoken(spec.layout)}, from {spec.sizes[row_dim]} to "
+            f"{size[row_dim]}, is not supported"
         )
-    lines, _ = counts_of(size, at, block, spec.layout)
+    lines, _ = counts_of(size, row_dim, block, spec.layout)
     compressed, plain, values = parts_of(self)
     had = compressed._spec.sizes[-1] - 1
     if lines > had:
@@ -486,12 +487,12 @@ def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) 
         if data.batch_dim:
             raise RuntimeError("torch.resize_: cutting rows off a batch of sparse matrices is not supported")
         compressed = compressed[: lines + 1].clone()
-        kept = 0 if spec.is_meta else int(compressed[-1])
-        if not 0 <= kept <= data.nnz:
+        num_kept = 0 if spec.is_meta else int(compressed[-1])
+        if not 0 <= num_kept <= data.nnz:
             raise RuntimeError(
-                f"torch.resize_: {naming(spec.layout).compressed} says {kept} of {data.nnz} values"
+                f"torch.resize_: {naming(spec.layout).compressed} says {num_kept} of {data.nnz} values"
             )
-        plain, values = plain[:kept].clone(), values[:kept].clone()
+        plain, values = plain[:num_kept].clone(), values[:num_kept].clone()
     self._data = type(data)(compressed, plain, values)
     self._spec = spec.replace(sizes=tuple(size))
     return self

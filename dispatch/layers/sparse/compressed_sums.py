@@ -50,16 +50,20 @@ def over_dims(kind: str, self: Any, dim: Sequence[int], keepdim: bool, dtype: Sc
     rows, columns = (1 if d in dims else spec.sizes[d] for d in (0, 1))
     key = each.line if dims == {1} else each.plain if dims == {0} else ops.zeros_like(each.plain)
     if spec.is_meta:
-        found, group = key[:0], key
+        unique_keys, group = key[:0], key
     else:
-        found, group = ops._unique2(key, sorted=True, return_inverse=True)[:2]
-    count = found._spec.sizes[0]
+        unique_keys, group = ops._unique2(key, sorted=True, return_inverse=True)[:2]
+    count = unique_keys._spec.sizes[0]
     if kind == "sum" or spec.is_meta:
         made = values[:0] if spec.is_meta else added_at(values, group, count)
     else:
         made = ops.ones((count,), dtype=values.dtype, device=spec.device)
         made.index_reduce_(0, group, values, "prod")
-    line, plain = (found, ops.zeros_like(found)) if dims == {1} else (ops.zeros_like(found), found)
+    line, plain = (
+        (unique_keys, ops.zeros_like(unique_keys))
+        if dims == {1}
+        else (ops.zeros_like(unique_keys), unique_keys)
+    )
     index = each.plain.dtype
     compressed = begins_of(line, 1, rows, count).reshape(-1).to(index)
     return compressed_tensor(compressed, plain.to(index), made, (rows, columns), sparse_csr)

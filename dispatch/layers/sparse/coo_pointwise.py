@@ -91,11 +91,13 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
         )
     dtype = result_type(self, other)
     indices, values = parts_of(self)
-    more, others = parts_of(other)
-    others = others.to(dtype)
+    more, other_values = parts_of(other)
+    other_values = other_values.to(dtype)
     if alpha != 1:
-        others = others * alpha
-    out = coo_tensor(ops.cat((indices, more), 1), ops.cat((values.to(dtype), others), 0), self.shape, False)
+        other_values = other_values * alpha
+    out = coo_tensor(
+        ops.cat((indices, more), 1), ops.cat((values.to(dtype), other_values), 0), self.shape, False
+    )
     return coalesced(out) if self._data.is_coalesced and other._data.is_coalesced else out
 
 
@@ -180,14 +182,16 @@ def mul(self: Any, other: Any) -> Any:
         )
     self, other = coalesced(self), coalesced(other)
     indices, values = parts_of(self)
-    more, others = parts_of(other)
+    more, other_values = parts_of(other)
     size = self._spec.sizes
     if self._spec.is_meta:
         return coo_tensor(indices, values.to(dtype), self.shape, True)
-    place, exists = places_among(flattened(more, size), flattened(indices, size))
-    kept = exists.nonzero().reshape(-1)
-    product = values.index_select(0, kept).to(dtype) * others.index_select(0, place.index_select(0, kept))
-    return coo_tensor(indices.index_select(1, kept), product.to(dtype), self.shape, True)
+    position, exists = places_among(flattened(more, size), flattened(indices, size))
+    common_entries = exists.nonzero().reshape(-1)
+    product = values.index_select(0, common_entries).to(dtype) * other_values.index_select(
+        0, position.index_select(0, common_entries)
+    )
+    return coo_tensor(indices.index_select(1, common_entries), product.to(dtype), self.shape, True)
 
 
 def mul_(self: Any, other: Any) -> Any:

@@ -43,15 +43,15 @@ def summed(self: Any, dims: Sequence[int], dtype: ScalarType | None) -> Any:
     sparse_dim, sizes = self._data.sparse_dim, self._spec.sizes
     indices, values = parts_of(self)
     dense = [d - sparse_dim + 1 for d in dims if d >= sparse_dim]
-    kept = [d for d in range(sparse_dim) if d not in dims]
-    if not kept:
+    kept_dims = [d for d in range(sparse_dim) if d not in dims]
+    if not kept_dims:
         return values.sum((0, *dense), dtype=dtype)
     values = values.sum(dense, dtype=dtype) if dense else values.to(dtype or values.dtype)
     size = [n for d, n in enumerate(sizes) if d not in dims]
-    if len(kept) == sparse_dim:
+    if len(kept_dims) == sparse_dim:
         out = coo_tensor(indices, values, size, self._data.is_coalesced)
     else:
-        out = coo_tensor(indices[kept], values, size, False)
+        out = coo_tensor(indices[kept_dims], values, size, False)
     return coalesced(out)
 
 
@@ -76,18 +76,18 @@ def _sparse_sum_backward(grad: Any, self: Any, dim: Sequence[int]) -> Any:
     check_sizes("_sparse_sum_backward", "grad", grad._spec, [sizes[d] for d in range(ndim) if d not in dims])
     indices, values = parts_of(self)
     dense = [d for d in dims if d >= sparse_dim]
-    kept = [d for d in range(sparse_dim) if d not in dims]
-    if not kept:
+    kept_dims = [d for d in range(sparse_dim) if d not in dims]
+    if not kept_dims:
         if grad._spec.layout is not strided:
             grad = grad.to_dense()
         for d in dense:
             grad = grad.unsqueeze(d - sparse_dim)
         picked = grad.expand(values._spec.sizes)
     else:
-        rows = indices[kept] if len(kept) < sparse_dim else indices
+        rows = indices[kept_dims] if len(kept_dims) < sparse_dim else indices
         if grad._spec.layout is strided:
-            inner = grad._spec.sizes[len(kept) :]
-            whole = grad.reshape((math.prod(grad._spec.sizes[: len(kept)]), *inner))
+            inner = grad._spec.sizes[len(kept_dims) :]
+            whole = grad.reshape((math.prod(grad._spec.sizes[: len(kept_dims)]), *inner))
             picked = whole.index_select(0, flattened(rows, grad._spec.sizes))
         else:
             picked = values_at(coalesced(grad), rows)
@@ -168,17 +168,17 @@ def _sparse_log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
 
 def _softmax(self: Any, dim: int, half_to_float: bool, log: bool) -> Any:
     self = coalesced(self)
-    at = wrapped(dim, self._spec.ndim)
+    wrapped_dim = wrapped(dim, self._spec.ndim)
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         raise NotImplementedError(f'"softmax" not implemented for {self.dtype.scalar_name!r}')
     indices, sparse_dim = self._data.indices, self._data.sparse_dim
     values = _widened(self, half_to_float)
     if not values._spec.numel:
         return coo_tensor(indices, values.clone(), self.shape, True)
-    if at >= sparse_dim:
+    if wrapped_dim >= sparse_dim:
         function = ops.log_softmax if log else ops.softmax
-        return coo_tensor(indices, function(values, at - sparse_dim + 1), self.shape, True)
-    groups = _Groups(self, at)
+        return coo_tensor(indices, function(values, wrapped_dim - sparse_dim + 1), self.shape, True)
+    groups = _Groups(self, wrapped_dim)
     shifted = values - groups.largest(values)
     if log:
         out = shifted - groups.summed(shifted.exp()).log()
@@ -200,17 +200,17 @@ def _sparse_log_softmax_backward_data(grad_output: Any, output: Any, dim: int, s
 
 def _softmax_backward(grad: Any, output: Any, dim: int, log: bool) -> Any:
     output = coalesced(output)
-    at = wrapped(dim, output._spec.ndim)
+    wrapped_dim = wrapped(dim, output._spec.ndim)
     indices, values = parts_of(output)
     sparse_dim = output._data.sparse_dim
     if not values._spec.numel:
         return coo_tensor(indices, values.clone(), output.shape, True)
     grads = (grad if grad._spec.layout is strided else coalesced(grad)).sparse_mask(output)._data.values
-    if at >= sparse_dim:
-        axis = at - sparse_dim + 1
+    if wrapped_dim >= sparse_dim:
+        axis = wrapped_dim - sparse_dim + 1
         total = (grads if log else grads * values).sum(axis, keepdim=True)
     else:
-        total = _Groups(output, at).summed(grads if log else grads * values)
+        total = _Groups(output, wrapped_dim).summed(grads if log else grads * values)
     inner = grads - values.exp() * total if log else values * (grads - total)
     return coo_tensor(indices, inner, output.shape, True)
 

@@ -43,14 +43,14 @@ def permute(self: Any, dims: Sequence[int]) -> Any:
             "transpositions within sparse and dense dimensions are supported."
         )
     indices, values = parts_of(self)
-    kept = self._data.is_coalesced
+    is_coalesced = self._data.is_coalesced
     if order[:sparse_dim] != list(range(sparse_dim)):
         indices = indices[order[:sparse_dim]]
-        kept = kept and self._data.nnz < 2
+        is_coalesced = is_coalesced and self._data.nnz < 2
     if order[sparse_dim:] != list(range(sparse_dim, ndim)):
         values = values.permute((0, *(d - sparse_dim + 1 for d in order[sparse_dim:])))
     size = tuple(self._spec.sizes[d] for d in order)
-    return coo_tensor(indices, values, size, kept)
+    return coo_tensor(indices, values, size, is_coalesced)
 
 
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
@@ -83,15 +83,15 @@ def t(self: Any) -> Any:
 def unsqueeze(self: Any, dim: int) -> Any:
     """Insert a dimension of size 1, sparse or dense by its position."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
-    at = wrapped(dim, ndim + 1)
+    position = wrapped(dim, ndim + 1)
     indices, values = parts_of(self)
     size = list(self._spec.sizes)
-    size.insert(at, 1)
-    if at <= sparse_dim:
+    size.insert(position, 1)
+    if position <= sparse_dim:
         row = ops.zeros((1, indices._spec.sizes[1]), dtype=int64, device=indices.device)
-        indices = ops.cat((indices[:at], row, indices[at:]), 0)
+        indices = ops.cat((indices[:position], row, indices[position:]), 0)
     else:
-        values = values.unsqueeze(at - sparse_dim + 1)
+        values = values.unsqueeze(position - sparse_dim + 1)
     return coo_tensor(indices, values, size, self._data.is_coalesced)
 
 
@@ -128,27 +128,31 @@ def select(self: Any, dim: int, index: int) -> Any:
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    at = wrapped(dim, ndim)
-    length = self._spec.sizes[at]
+    position = wrapped(dim, ndim)
+    length = self._spec.sizes[position]
     if not -length <= index < length:
         raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(self._spec.sizes)} at dimension {at}"
+            f"select(): index {index} out of range for tensor of size {list(self._spec.sizes)} at dimension {position}"
         )
     index %= length
     indices, values = parts_of(self)
-    size = [n for d, n in enumerate(self._spec.sizes) if d != at]
-    if at >= sparse_dim:
-        return coo_tensor(indices, values.select(at - sparse_dim + 1, index), size, self._data.is_coalesced)
+    size = [n for d, n in enumerate(self._spec.sizes) if d != position]
+    if position >= sparse_dim:
+        return coo_tensor(
+            indices, values.select(position - sparse_dim + 1, index), size, self._data.is_coalesced
+        )
     if self._spec.is_meta:
-        here = values[:0]
-        return here.sum(0) if sparse_dim == 1 else coo_tensor(indices[1:, :0], here, size, True)
-    kept = (indices[at] == index).nonzero().reshape(-1)
-    values = values.index_select(0, kept)
+        empty_values = values[:0]
+        return (
+            empty_values.sum(0) if sparse_dim == 1 else coo_tensor(indices[1:, :0], empty_values, size, True)
+        )
+    entries = (indices[position] == index).nonzero().reshape(-1)
+    values = values.index_select(0, entries)
     if sparse_dim == 1:
         return values.sum(0, dtype=values.dtype) if values.dtype is not bool_ else values.any(0)
-    rows = [d for d in range(sparse_dim) if d != at]
-    found = indices.index_select(1, kept)[rows]
-    return coo_tensor(found, values, size, self._data.is_coalesced or len(kept) < 2)
+    rows = [d for d in range(sparse_dim) if d != position]
+    new_indices = indices.index_select(1, entries)[rows]
+    return coo_tensor(new_indices, values, size, self._data.is_coalesced or len(entries) < 2)
 
 
 def select_first(self: Any, index: int) -> Any:
@@ -165,18 +169,18 @@ def select_first(self: Any, index: int) -> Any:
 
 def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
     """Return a gradient at the selected index of the dimension."""
-    at = wrapped(dim, len(input_sizes))
+    position = wrapped(dim, len(input_sizes))
     indices, values = parts_of(grad)
     sparse_dim = grad._data.sparse_dim
-    place = index % input_sizes[at]
-    if at <= sparse_dim:
-        row = ops.full((1, indices._spec.sizes[1]), place, dtype=int64, device=indices.device)
-        indices = ops.cat((indices[:at], row, indices[at:]), 0)
+    wrapped_index = index % input_sizes[position]
+    if position <= sparse_dim:
+        row = ops.full((1, indices._spec.sizes[1]), wrapped_index, dtype=int64, device=indices.device)
+        indices = ops.cat((indices[:position], row, indices[position:]), 0)
         return coo_tensor(indices, values, input_sizes, grad._data.is_coalesced)
     sizes = (values._spec.sizes[0], *input_sizes[sparse_dim:])
     return coo_tensor(
         indices,
-        ops.select_backward(values, sizes, at - sparse_dim + 1, place),
+        ops.select_backward(values, sizes, position - sparse_dim + 1, wrapped_index),
         input_sizes,
         grad._data.is_coalesced,
     )
@@ -191,31 +195,31 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
-    at = wrapped(dim, ndim)
+    position = wrapped(dim, ndim)
     if index._spec.ndim > 1 or index._spec.dtype.name not in ("int32", "int64"):
         raise IndexError(
             f"index_select() argument index must be 1-D long-tensor, got {index._spec.ndim} dimensions of "
             f"{index._spec.dtype}"
         )
     index = index.reshape(-1).to(int64)
-    length, count = self._spec.sizes[at], index._spec.sizes[0]
-    size = (*self._spec.sizes[:at], count, *self._spec.sizes[at + 1 :])
+    length, count = self._spec.sizes[position], index._spec.sizes[0]
+    size = (*self._spec.sizes[:position], count, *self._spec.sizes[position + 1 :])
     if not index._spec.is_meta and count:
         low, high = int(index.min()), int(index.max())
         if low < -length or high >= length:
             raise IndexError(
                 f"index_select(): index contains {low if low < -length else high} that is out of range for tensor of "
-                f"size {list(self._spec.sizes)} at dimension {at}"
+                f"size {list(self._spec.sizes)} at dimension {position}"
             )
         index = ops.where(index < 0, index + length, index)
     indices, values = parts_of(self)
-    if at >= sparse_dim:
+    if position >= sparse_dim:
         return coo_tensor(
-            indices, values.index_select(at - sparse_dim + 1, index), size, self._data.is_coalesced
+            indices, values.index_select(position - sparse_dim + 1, index), size, self._data.is_coalesced
         )
     if self._spec.is_meta:
         return coo_tensor(indices[:, :0], values[:0], size, True)
-    own, order = ops.sort(indices[at], stable=True, dim=0, descending=False)
+    own, order = ops.sort(indices[position], stable=True, dim=0, descending=False)
     begins = ops.searchsorted(own, index)
     counts = ops.searchsorted(own, index, right=True) - begins
     ends = counts.cumsum(0)
@@ -224,38 +228,38 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     total = which._spec.sizes[0]
     offset = ops.arange(total, device=index.device) - (ends - counts).index_select(0, which)
     source = order.index_select(0, begins.index_select(0, which) + offset)
-    found = indices.index_select(1, source)
-    found[at] = which
-    return coo_tensor(found, values.index_select(0, source), size, False)
+    new_indices = indices.index_select(1, source)
+    new_indices[position] = which
+    return coo_tensor(new_indices, values.index_select(0, source), size, False)
 
 
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
     """Return the range between two indices of a dimension."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
-    at = wrapped(dim, ndim)
-    whole = self._spec.sizes[at]
+    position = wrapped(dim, ndim)
+    whole = self._spec.sizes[position]
     begin = start + whole if start < 0 else start
     if length < 0 or begin < 0 or begin + length > whole:
         raise RuntimeError(
             f"Invalid range to narrow. range(start, start+length) = range({start}, {start + length}) must be a subset "
             f"of range(0, {whole})."
         )
-    size = (*self._spec.sizes[:at], length, *self._spec.sizes[at + 1 :])
+    size = (*self._spec.sizes[:position], length, *self._spec.sizes[position + 1 :])
     indices, values = parts_of(self)
-    if at >= sparse_dim:
+    if position >= sparse_dim:
         return coo_tensor(
             indices,
-            values.narrow_copy(at - sparse_dim + 1, begin, length),
+            values.narrow_copy(position - sparse_dim + 1, begin, length),
             size,
             self._data.is_coalesced,
         )
     if self._spec.is_meta:
         return coo_tensor(indices[:, :0], values[:0], size, True)
-    row = indices[at]
-    kept = ((row >= begin) & (row < begin + length)).nonzero().reshape(-1)
-    found = indices.index_select(1, kept)
-    found[at] -= begin
-    return coo_tensor(found, values.index_select(0, kept), size, self._data.is_coalesced)
+    row = indices[position]
+    entries = ((row >= begin) & (row < begin + length)).nonzero().reshape(-1)
+    new_indices = indices.index_select(1, entries)
+    new_indices[position] -= begin
+    return coo_tensor(new_indices, values.index_select(0, entries), size, self._data.is_coalesced)
 
 
 def cat(tensors: Sequence[Any], dim: int) -> Any:
@@ -266,33 +270,33 @@ def cat(tensors: Sequence[Any], dim: int) -> Any:
                 f"Concatenating sparse tensors, but a dense tensor was found at position {position}."
             )
     first = tensors[0]
-    at = wrapped(dim, first._spec.ndim)
+    cat_dim = wrapped(dim, first._spec.ndim)
     sparse_dim = first._data.sparse_dim
     total = 0
-    found, parts = [], []
+    index_parts, parts = [], []
     dtype = reduce(promote_types, (tensor._spec.dtype for tensor in tensors))
-    length = sum(tensor._spec.sizes[at] for tensor in tensors)
+    length = sum(tensor._spec.sizes[cat_dim] for tensor in tensors)
     for position, tensor in enumerate(tensors):
-        _check_joined(first, tensor, position, at)
+        _check_joined(first, tensor, position, cat_dim)
         indices, values = parts_of(tensor)
         values = values.to(dtype)
-        if at < sparse_dim:
+        if cat_dim < sparse_dim:
             if total:
                 indices = indices.clone()
-                indices[at] += total
+                indices[cat_dim] += total
         else:
-            axis = at - sparse_dim + 1
+            axis = cat_dim - sparse_dim + 1
             sizes = list(values._spec.sizes)
             sizes[axis] = length
             whole = ops.zeros(sizes, dtype=dtype, device=values.device)
             whole.narrow(axis, total, values._spec.sizes[axis]).copy_(values)
             values = whole
-        found.append(indices)
+        index_parts.append(indices)
         parts.append(values)
-        total += tensor._spec.sizes[at]
-    size = (*first._spec.sizes[:at], length, *first._spec.sizes[at + 1 :])
-    ordered = at == 0 and sparse_dim > 0 and all(tensor._data.is_coalesced for tensor in tensors)
-    return coo_tensor(ops.cat(found, 1), ops.cat(parts, 0), size, ordered)
+        total += tensor._spec.sizes[cat_dim]
+    size = (*first._spec.sizes[:cat_dim], length, *first._spec.sizes[cat_dim + 1 :])
+    ordered = cat_dim == 0 and sparse_dim > 0 and all(tensor._data.is_coalesced for tensor in tensors)
+    return coo_tensor(ops.cat(index_parts, 1), ops.cat(parts, 0), size, ordered)
 
 
 def _check_joined(first: Any, tensor: Any, position: int, dim: int) -> None:
@@ -302,8 +306,8 @@ def _check_joined(first: Any, tensor: Any, position: int, dim: int) -> None:
             f"has {tensor._data.sparse_dim}, {tensor._data.dense_dim} rather than {first._data.sparse_dim}, "
             f"{first._data.dense_dim}"
         )
-    for d, (expected, given) in enumerate(zip(first._spec.sizes, tensor._spec.sizes, strict=True)):
-        if d != dim and expected != given:
+    for d, (expected, actual) in enumerate(zip(first._spec.sizes, tensor._spec.sizes, strict=True)):
+        if d != dim and expected != actual:
             raise RuntimeError(
                 "All tensors must have the same shape: "
                 f"{list(first._spec.sizes)} (except in the concatenating dimension), but found shape: "

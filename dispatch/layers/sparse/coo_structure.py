@@ -50,10 +50,10 @@ def _coalesce(self: Any) -> Any:
     count = first._spec.sizes[0]
     if count == ordered._spec.sizes[0]:
         return coo_tensor(indices.index_select(1, order), values.index_select(0, order), self.shape, True)
-    found = indices.index_select(1, order.index_select(0, first))
+    unique_indices = indices.index_select(1, order.index_select(0, first))
     group = ops.empty_like(order)
     group[order] = begins.cumsum(0) - 1
-    return coo_tensor(found, added_at(values, group, count), self.shape, True)
+    return coo_tensor(unique_indices, added_at(values, group, count), self.shape, True)
 
 
 def added_at(values: Any, group: Any, count: int) -> Any:
@@ -113,8 +113,8 @@ def check_range(indices: Any, size: Sequence[int]) -> None:
     """Raise RuntimeError on the CPU for an out-of-range index; a GPU's kernels check themselves."""
     if indices._spec.device.type != "cpu" or not indices._spec.numel:
         return
-    least, most = indices.amin(1).tolist(), indices.amax(1).tolist()
-    for dim, (low, high) in enumerate(zip(least, most, strict=True)):
+    lows, highs = indices.amin(1).tolist(), indices.amax(1).tolist()
+    for dim, (low, high) in enumerate(zip(lows, highs, strict=True)):
         if low < 0 or high >= size[dim]:
             raise RuntimeError(
                 f"sparse tensor: index {low if low < 0 else high} is out of range for dimension {dim} of size "
@@ -156,31 +156,31 @@ def sparse_mask(self: Any, mask: Any) -> Any:
             f"sparse_mask(): the number of sparse dimensions of self ({self._data.sparse_dim}) and of mask "
             f"({mask._data.sparse_dim}) should match"
         )
-    found = values_at(coalesced(self), indices)
-    return coo_tensor(indices, found, mask.shape, mask._data.is_coalesced)
+    masked_values = values_at(coalesced(self), indices)
+    return coo_tensor(indices, masked_values, mask.shape, mask._data.is_coalesced)
 
 
 def values_at(self: Any, indices: Any) -> Any:
     """Return the values of a coalesced tensor at coordinates, zero where it has none."""
     own, values = parts_of(self)
     size = self._spec.sizes
-    place, exists = places_among(flattened(own, size), flattened(indices, size))
+    position, exists = places_among(flattened(own, size), flattened(indices, size))
     if not values._spec.sizes[0]:
         return ops.zeros(
             (indices._spec.sizes[1], *values._spec.sizes[1:]), dtype=values.dtype, device=values.device
         )
-    picked = values.index_select(0, place)
+    picked = values.index_select(0, position)
     exists = exists.reshape((-1, *([1] * (values._spec.ndim - 1))))
     return ops.where(exists, picked, ops.zeros((), dtype=values.dtype, device=values.device))
 
 
-def places_among(own: Any, wanted: Any) -> tuple[Any, Any]:
+def places_among(own: Any, searched: Any) -> tuple[Any, Any]:
     """Return for each searched number its position among sorted ones, clamped to the range, and True if it is found."""
     count = own._spec.sizes[0]
     if not count:
-        return ops.zeros_like(wanted), ops.zeros_like(wanted, dtype=bool_)
-    place = ops.searchsorted(own, wanted).clamp(max=count - 1)
-    return place, own.index_select(0, place) == wanted
+        return ops.zeros_like(searched), ops.zeros_like(searched, dtype=bool_)
+    position = ops.searchsorted(own, searched).clamp(max=count - 1)
+    return position, own.index_select(0, position) == searched
 
 
 def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
@@ -328,22 +328,22 @@ def sparse_resize_(self: Any, size: Sequence[int], sparse_dim: int, dense_dim: i
     indices, values = data.indices, data.values
     if data.nnz:
         old = self._spec.sizes
-        for what, had, wanted in (
+        for kind, had, new_dim in (
             ("sparse", data.sparse_dim, sparse_dim),
             ("dense", data.dense_dim, dense_dim),
         ):
-            if had != wanted:
+            if had != new_dim:
                 raise RuntimeError(
-                    f"changing the number of {what} dimensions (from {had} to {wanted}) on a non-empty sparse tensor "
+                    f"changing the number of {kind} dimensions (from {had} to {new_dim}) on a non-empty sparse tensor "
                     "is not supported"
                 )
-        for what, before, after in (
+        for kind, before, after in (
             ("sparse", old[:sparse_dim], tuple(size[:sparse_dim])),
             ("dense", old[sparse_dim:], tuple(size[sparse_dim:])),
         ):
             if any(a < b for a, b in zip(after, before, strict=True)):
                 raise RuntimeError(
-                    f"shrinking the size of {what} dimensions (from {list(before)} to {list(after)}) on a non-empty "
+                    f"shrinking the size of {kind} dimensions (from {list(before)} to {list(after)}) on a non-empty "
                     "sparse tensor is not supported"
                 )
         check_dims(size, sparse_dim, dense_dim)

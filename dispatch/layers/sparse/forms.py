@@ -44,25 +44,25 @@ def become(name: str, target: Any, result: Any, resizes: bool = False) -> Any:
 
     Raises RuntimeError for another shape, unless `resizes`, and for a dtype that cannot be cast to the target's.
     """
-    spec, given = target._spec, result._spec
-    if not can_cast(given.dtype, spec.dtype):
+    spec, result_spec = target._spec, result._spec
+    if not can_cast(result_spec.dtype, spec.dtype):
         raise RuntimeError(
-            f"{name}: result type {given.dtype.scalar_name} can't be cast to the desired output type "
+            f"{name}: result type {result_spec.dtype.scalar_name} can't be cast to the desired output type "
             f"{spec.dtype.scalar_name}"
         )
-    if spec.sizes != given.sizes and not resizes:
+    if spec.sizes != result_spec.sizes and not resizes:
         raise RuntimeError(
-            f"{name}: output with shape {list(spec.sizes)} doesn't match the broadcast shape {list(given.sizes)}"
+            f"{name}: output with shape {list(spec.sizes)} doesn't match the broadcast shape {list(result_spec.sizes)}"
         )
     if spec.layout is strided:
-        if spec.sizes != given.sizes:
-            target.resize_(given.sizes)
-        return target.copy_(result if given.layout is strided else result.to_dense())
-    if given.layout is not spec.layout:
-        raise RuntimeError(f"{name}: expected an output of layout {given.layout}, got {spec.layout}")
-    if given.dtype is not spec.dtype:
+        if spec.sizes != result_spec.sizes:
+            target.resize_(result_spec.sizes)
+        return target.copy_(result if result_spec.layout is strided else result.to_dense())
+    if result_spec.layout is not spec.layout:
+        raise RuntimeError(f"{name}: expected an output of layout {result_spec.layout}, got {spec.layout}")
+    if result_spec.dtype is not spec.dtype:
         result = result.to(spec.dtype)
     target._data = result._data
-    if spec.sizes != given.sizes:
-        target._spec = spec.replace(sizes=given.sizes)
+    if spec.sizes != result_spec.sizes:
+        target._spec = spec.replace(sizes=result_spec.sizes)
     return target

@@ -281,21 +281,21 @@ def _found_rows(mat1: Any, mat2: Any, name: str) -> tuple[Any, Any]:
     mat1 = coalesced(mat1)
     (row, column), values = parts_of(mat1)[0].unbind(0), mat1._data.values
     if mat1._spec.is_meta:
-        found, number = row[:0], row
+        nonempty_rows, number = row[:0], row
     else:
-        found, number = ops._unique2(row, sorted=True, return_inverse=True)[:2]
+        nonempty_rows, number = ops._unique2(row, sorted=True, return_inverse=True)[:2]
     packed = coo_tensor(
-        ops.stack((number, column), 0), values, (found._spec.sizes[0], mat1._spec.sizes[1]), True
+        ops.stack((number, column), 0), values, (nonempty_rows._spec.sizes[0], mat1._spec.sizes[1]), True
     )
-    return found, times_dense(packed, mat2)
+    return nonempty_rows, times_dense(packed, mat2)
 
 
 def hspmm(mat1: Any, mat2: Any) -> Any:
     """Run ``hspmm``: return the rows in which the sparse matrix has elements."""
     if mat1._spec.layout in COMPRESSED:
         raise NotImplementedError(f"hspmm: expected 'mat1' of layout Sparse, got {spoken(mat1._spec.layout)}")
-    found, made = _found_rows(mat1, mat2, "hspmm")
-    return coo_tensor(found.unsqueeze(0), made, (mat1._spec.sizes[0], mat2._spec.sizes[1]), True)
+    nonempty_rows, made = _found_rows(mat1, mat2, "hspmm")
+    return coo_tensor(nonempty_rows.unsqueeze(0), made, (mat1._spec.sizes[0], mat2._spec.sizes[1]), True)
 
 
 def sspaddmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
@@ -310,9 +310,9 @@ def sspaddmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> An
         raise RuntimeError(f"sspaddmm: expected 'self' of layout Sparse, got {spoken(self._spec.layout)}")
     if self._spec.sizes != size:
         raise RuntimeError(f"sspaddmm: Argument #1: expected size {list(size)}, got {list(self._spec.sizes)}")
-    found, made = _found_rows(mat1, mat2, "sspaddmm")
+    nonempty_rows, made = _found_rows(mat1, mat2, "sspaddmm")
     count, width = made._spec.sizes
-    row = found.unsqueeze(1).expand((count, width)).reshape(-1)
+    row = nonempty_rows.unsqueeze(1).expand((count, width)).reshape(-1)
     column = ops.arange(width, dtype=int64, device=made.device).expand((count, width)).reshape(-1)
     indices, values = ops.stack((row, column), 0), scaled(made, alpha).reshape(-1)
     if beta == 0 or not self._data.nnz:

@@ -72,14 +72,14 @@ def _kernel(dtype: ScalarType) -> Any:
     call = StructuredCall("_sparse_product", {}, (), (), None, CPU, {"dtype": dtype})
     into = find_kernel("_sparse_product_stub", "cpu", "_sparse_mm")(call).into
 
-    def run(outer: Any, values: Any, inner: Any, others: Any, width: int) -> Any:
-        return into(*(part._data for part in (*outer, values, *inner, others)), width)
+    def run(outer: Any, values: Any, inner: Any, inner_values: Any, width: int) -> Any:
+        return into(*(part._data for part in (*outer, values, *inner, inner_values)), width)
 
     return run
 
 
 def _written_out(
-    outer: tuple[Any, Any], values: Any, inner: tuple[Any, Any], others: Any, lines: int, width: int
+    outer: tuple[Any, Any], values: Any, inner: tuple[Any, Any], inner_values: Any, lines: int, width: int
 ) -> tuple[Any, Any, Any]:
     """Return the parts of a matmul, for consecutive blocks of rows."""
     begins, named = outer
@@ -89,14 +89,14 @@ def _written_out(
     line = ops.repeat_interleave(taken, output_size=named._spec.sizes[0]).to(int64)
     counts = lengths.index_select(0, named)
     made = [
-        _block(line[part], counts[part], named[part], values[part], inner, others, width)
+        _block(line[part], counts[part], named[part], values[part], inner, inner_values, width)
         for part in _parts(begins, counts)
     ]
-    found = made[0][0] if len(made) == 1 else ops.cat([places for places, _ in made], 0)
+    keys = made[0][0] if len(made) == 1 else ops.cat([part_keys for part_keys, _ in made], 0)
     sums = made[0][1] if len(made) == 1 else ops.cat([each for _, each in made], 0)
-    row = ops.floor_divide(found, max(width, 1))
-    compressed = begins_of(row, 1, lines, found._spec.sizes[0]).reshape(-1).to(begins.dtype)
-    return compressed, (found - row * width).to(begins.dtype), sums
+    row = ops.floor_divide(keys, max(width, 1))
+    compressed = begins_of(row, 1, lines, keys._spec.sizes[0]).reshape(-1).to(begins.dtype)
+    return compressed, (keys - row * width).to(begins.dtype), sums
 
 
 def _parts(begins: Any, counts: Any) -> list[slice]:
@@ -112,12 +112,12 @@ def _parts(begins: Any, counts: Any) -> list[slice]:
     while cuts[-1] < lines:
         fits = int(ops.searchsorted(before, before[cuts[-1]] + PRODUCTS, right=True)) - 1
         cuts.append(min(max(fits, cuts[-1] + 1), lines))
-    places = begins.index_select(0, tensor(cuts, dtype=int64, device=ends.device)).tolist()
-    return [slice(first, last) for first, last in itertools.pairwise(places)]
+    bounds = begins.index_select(0, tensor(cuts, dtype=int64, device=ends.device)).tolist()
+    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
 def _block(
-    line: Any, counts: Any, named: Any, values: Any, inner: tuple[Any, Any], others: Any, width: int
+    line: Any, counts: Any, named: Any, values: Any, inner: tuple[Any, Any], inner_values: Any, width: int
 ) -> tuple[Any, Any]:
     """Return the ascending indices (row * width + column) of sums, and the sums, of some entries of the left matrix."""
     starts, columns = inner
@@ -127,6 +127,6 @@ def _block(
     within = ops.arange(total, dtype=int64, device=source.device) - (ends - counts).index_select(0, source)
     entry = starts.index_select(0, named).index_select(0, source) + within
     key = line.index_select(0, source) * width + columns.index_select(0, entry)
-    products = values.index_select(0, source) * others.index_select(0, entry)
-    found, group = ops._unique2(key, sorted=True, return_inverse=True)[:2]
-    return found, added_at(products, group, found._spec.sizes[0])
+    products = values.index_select(0, source) * inner_values.index_select(0, entry)
+    keys, group = ops._unique2(key, sorted=True, return_inverse=True)[:2]
+    return keys, added_at(products, group, keys._spec.sizes[0])

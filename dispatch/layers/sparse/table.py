@@ -39,10 +39,10 @@ MODULES = {
 @cache
 def functions_of(functionality: Functionality) -> dict[str, Function]:
     """Return all functions of a key, by operator."""
-    found: dict[str, Function] = {}
+    by_operator: dict[str, Function] = {}
     for name in reversed(MODULES[functionality]):
-        found.update(importlib.import_module(f".{name}", __package__).KERNELS)
-    return found
+        by_operator.update(importlib.import_module(f".{name}", __package__).KERNELS)
+    return by_operator
 
 
 def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
@@ -82,10 +82,10 @@ def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Fu
     outs = [a for a in schema.arguments if a.is_out]
     if len(outs) != 1:
         return None
-    given = [(a.name, a.type) for a in schema.arguments if not a.is_out]
+    inputs = [(a.name, a.type) for a in schema.arguments if not a.is_out]
     for functional, function in functions.items():
         if functional.partition(".")[0] == base:
             arguments = find(f"aten::{functional}").schema.arguments
-            if [(a.name, a.type) for a in arguments] == given:
+            if [(a.name, a.type) for a in arguments] == inputs:
                 return into_out(base, function)
     return None

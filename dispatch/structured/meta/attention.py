@@ -93,10 +93,12 @@ def check_attention(
         return
     if mask.dtype not in (bool_, float32, query.dtype):
         raise RuntimeError(f"{name}: Attention mask is the same data type as query")
-    wanted = (*query.sizes[:3], key.sizes[2])
+    scores_sizes = (*query.sizes[:3], key.sizes[2])
     lead = 4 - mask.ndim
-    if lead < 0 or any(n not in (1, m) for n, m in zip(mask.sizes, wanted[max(lead, 0) :], strict=True)):
-        raise RuntimeError(f"{name}: a mask of {list(mask.sizes)} does not broadcast to {list(wanted)}")
+    if lead < 0 or any(
+        n not in (1, m) for n, m in zip(mask.sizes, scores_sizes[max(lead, 0) :], strict=True)
+    ):
+        raise RuntimeError(f"{name}: a mask of {list(mask.sizes)} does not broadcast to {list(scores_sizes)}")
 
 
 def _divides(part: int, whole: int) -> bool:
@@ -223,11 +225,11 @@ def check_gradient(
     """Raise an error for a gradient, output or logsumexp that does not fit these operands."""
     expected = (*query.sizes[:3], value.sizes[3])
     check_same_device(name, query, grad, out, statistics)
-    for what, spec in (("grad_out", grad), ("out", out)):
+    for argument, spec in (("grad_out", grad), ("out", out)):
         if spec is None or spec.sizes != expected or spec.dtype is not query.dtype:
-            given = None if spec is None else f"{spec.dtype} of {list(spec.sizes)}"
+            actual = None if spec is None else f"{spec.dtype} of {list(spec.sizes)}"
             raise RuntimeError(
-                f"{name}: expected {what} to be {query.dtype} of {list(expected)}, but got {given}"
+                f"{name}: expected {argument} to be {query.dtype} of {list(expected)}, but got {actual}"
             )
     if statistics is not None and not statistics.dtype.is_floating_point:
         raise RuntimeError(
@@ -307,18 +309,20 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
         bias = None
     check_attention(name, query, key, value, bias)
     check_gradient(name, grad, query, value, out, statistics)
-    for what, spec in (("philox_seed", seed), ("philox_offset", offset)):
+    for argument, spec in (("philox_seed", seed), ("philox_offset", offset)):
         if spec is None or spec.ndim or spec.dtype is not int64 or spec.device is not query.device:
-            raise RuntimeError(f"{name}: expected {what} to be 0-d, int64, on {query.device}, but got {spec}")
-    wanted = args[10]
-    if len(wanted) != 4:
-        raise RuntimeError(f"{name}: expected grad_input_mask to have 4 elements, but got {list(wanted)}")
-    if wanted[3]:
+            raise RuntimeError(
+                f"{name}: expected {argument} to be 0-d, int64, on {query.device}, but got {spec}"
+            )
+    grad_mask = args[10]
+    if len(grad_mask) != 4:
+        raise RuntimeError(f"{name}: expected grad_input_mask to have 4 elements, but got {list(grad_mask)}")
+    if grad_mask[3]:
         raise NotImplementedError(
             f"{name}: the gradient of attn_bias is not implemented here; autograd computes it by ordinary operators"
         )
     specs = [laid_out_as(spec, spec.sizes) for spec in (query, key, value)]
-    outputs = [spec if needed else None for spec, needed in zip(specs, wanted, strict=False)]
+    outputs = [spec if needed else None for spec, needed in zip(specs, grad_mask, strict=False)]
     names = {
         "grad_out_": grad,
         "query": query,
@@ -332,7 +336,7 @@ def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence
         "dropout_p": float,
         "scale": float,
     }
-    extra = {"is_causal": args[11], "wanted": tuple(wanted[:3])}
+    extra = {"is_causal": args[11], "wanted": tuple(grad_mask[:3])}
     into = _kernel(name, "efficient_attention_backward_stub", tuple(specs), names, extra)
     allocators = [None if spec is None else allocator_of(spec) for spec in outputs]
     undefined = TensorSpec.contiguous((0,), query.dtype, query.device)

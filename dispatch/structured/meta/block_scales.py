@@ -35,8 +35,8 @@ def block_scaling(
     if scaling is None or not (scale_a.is_contiguous and scale_b.is_contiguous):
         return None
     k = self.sizes[1] * scaling.packed
-    wanted = (scale_count(lines, k, scaling.vector) for lines in (self.sizes[0], mat2.sizes[1]))
-    return scaling if (scale_a.numel, scale_b.numel) == tuple(wanted) else None
+    expected = (scale_count(lines, k, scaling.vector) for lines in (self.sizes[0], mat2.sizes[1]))
+    return scaling if (scale_a.numel, scale_b.numel) == tuple(expected) else None
 
 
 def scaling_of(

@@ -34,11 +34,11 @@ def reduced_dims(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(rank))
     if dim.__class__ is int:
-        one = wrap_dim(dim, rank)
-        return (one,) if rank else ()
+        wrapped = wrap_dim(dim, rank)
+        return (wrapped,) if rank else ()
     dims: list[int] = []
-    for given in (dim,) if isinstance(dim, int) else dim:
-        d = wrap_dim(given, rank)
+    for each in (dim,) if isinstance(dim, int) else dim:
+        d = wrap_dim(each, rank)
         if d in dims:
             raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
         dims.append(d)

@@ -135,14 +135,16 @@ def in_place(
     if numbers == 2 and check is not None:
         check_two = check
 
-        def plan_two(self: Tensor, one: float, other: float, generator: Generator | None) -> Tensor:
-            check_two(one, other)
+        def plan_two(
+            self: Tensor, first_number: float, second_number: float, generator: Generator | None
+        ) -> Tensor:
+            check_two(first_number, second_number)
             if generator is None:
                 generator = default_generator(device)
             else:
                 stream_of(generator, device)
             seed, first = generator.reserve(count)
-            into(self._data, one, other, seed, first)
+            into(self._data, first_number, second_number, seed, first)
             cell = self._version_cell
             if cell is None:
                 self.bump_version()
@@ -191,10 +193,10 @@ def fresh(
     numbers: tuple[Any, ...],
     pin: bool | None,
     wide: bool | None = None,
-    given: int = 0,
+    num_unused: int = 0,
     extra: dict[str, Any] | None = None,
 ) -> Plan:
-    """Return a plan ``(…, generator)`` that makes a random tensor; the first `given` values are unused."""
+    """Return a plan ``(…, generator)`` that makes a random tensor; the first `num_unused` values are unused."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
     count, device = counters(spec, wide), spec.device
     names = {f"number{i}": float for i in range(len(numbers))}
@@ -215,6 +217,6 @@ def fresh(
         out._version_cell = out._autograd = out._view_base = None
         return out
 
-    if not given:
+    if not num_unused:
         return drawn
     return lambda _, generator=None: drawn(generator)

@@ -236,13 +236,13 @@ def check_strides(
             f"mismatch in length of strides and shape: dimensionality of sizes ({len(sizes)}) must match "
             f"dimensionality of strides ({len(strides)})"
         )
-    given = tuple(strides)
-    reach = (storage_size(sizes, given) + offset) * itemsize
-    if min(given, default=0) < 0 or reach >= 2**63:
+    checked = tuple(strides)
+    reach = (storage_size(sizes, checked) + offset) * itemsize
+    if min(checked, default=0) < 0 or reach >= 2**63:
         raise RuntimeError(
-            f"{name}: Storage size calculation overflowed with sizes={list(sizes)} and strides={list(given)}"
+            f"{name}: Storage size calculation overflowed with sizes={list(sizes)} and strides={list(checked)}"
         )
-    return given
+    return checked
 
 
 def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

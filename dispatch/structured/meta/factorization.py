@@ -179,8 +179,8 @@ def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpe
             f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.sizes[:-1])}"
         )
     _check_reflectors(name, input, tau)
-    given = meta.maybe_get_output()
-    if given is not None and given.numel and given.sizes != input.sizes:
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None and out_spec.numel and out_spec.sizes != input.sizes:
         meta.set_output_contiguous(0, input.sizes, dtype=input.dtype)  # like any resized output
     else:
         _columns(meta, 0, input.sizes, input.dtype)
@@ -214,10 +214,11 @@ def ormqr(
             f"{name}: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
             f"{input3.ndim} and input.ndim is equal to {self.ndim}"
         )
-    for what, batch in (("tau", input2.sizes[:-1]), ("other", input3.sizes[:-2])):
+    for argument, batch in (("tau", input2.sizes[:-1]), ("other", input3.sizes[:-2])):
         if batch != self.sizes[:-2]:
             raise RuntimeError(
-                f"{name}: Expected batch dimensions of {what} to be equal to input.shape[:-2], but got {list(batch)}"
+                f"{name}: Expected batch dimensions of {argument} to be equal to input.shape[:-2], but got "
+                f"{list(batch)}"
             )
     _check_reflectors(name, self, input2)
     if input3.dtype is not self.dtype:

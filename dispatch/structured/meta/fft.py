@@ -50,8 +50,8 @@ def memory_order(strides: Sequence[int], dims: Sequence[int], halved: bool = Fal
             break
         order[first], order[last] = order[last], order[first]
         first += 1
-    kept = len(dims) - halved
-    transformed = [*sorted(dims[:kept], key=lambda d: -strides[d]), *dims[kept:]]
+    num_sorted = len(dims) - halved
+    transformed = [*sorted(dims[:num_sorted], key=lambda d: -strides[d]), *dims[num_sorted:]]
     return (*sorted(order[:first], key=lambda d: -strides[d]), *transformed)
 
 

@@ -40,18 +40,18 @@ def check_parameters(
     kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> None:
     """Raise RuntimeError for lists of another length than two, and numbers out of range."""
-    given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
-    for name, values in given.items():
+    lists = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
+    for name, values in lists.items():
         if len(values) != 2:
             raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(values)}")
-    for what, name, values, least in (
+    for message, name, values, least in (
         ("kernel size should be greater than zero", "kernel", kernel_size, 1),
         ("dilation should be greater than zero", "dilation", dilation, 1),
         ("padding should be non-negative", "pad", padding, 0),
         ("stride should be greater than zero", "stride", stride, 1),
     ):
         if min(values) < least:
-            raise RuntimeError(f"{what}, but got {name}_height: {values[0]} {name}_width: {values[1]}")
+            raise RuntimeError(f"{message}, but got {name}_height: {values[0]} {name}_width: {values[1]}")
 
 
 def _pair(values: Sequence[int]) -> str:
@@ -116,19 +116,19 @@ def col2im(
             f"input.size(1)={planes} and kernel_size={_pair(kernel_size)}."
         )
     windows = windows_over(output_size, kernel_size, dilation, padding, stride)
-    said = (
+    prefix = (
         f"Given output_size={_pair(output_size)}, kernel_size={_pair(kernel_size)}, dilation={_pair(dilation)}, "
         f"padding={_pair(padding)}, stride={_pair(stride)}, "
     )
     blocks_h, blocks_w = windows.out
     if length != blocks_h * blocks_w:
         raise RuntimeError(
-            f"{said}expected size of input's dimension 2 to match the calculated number of sliding blocks {blocks_h} * "
-            f"{blocks_w} = {blocks_h * blocks_w}, but got input.size(2)={length}."
+            f"{prefix}expected size of input's dimension 2 to match the calculated number of sliding blocks {blocks_h} "
+            f"* {blocks_w} = {blocks_h * blocks_w}, but got input.size(2)={length}."
         )
     if min(windows.out) < 1:
         raise RuntimeError(
-            f"{said}calculated shape of the array of sliding blocks as {_pair(windows.out)}, which is too small "
+            f"{prefix}calculated shape of the array of sliding blocks as {_pair(windows.out)}, which is too small "
             "(non-positive)"
         )
     if min(output_size) < 1:

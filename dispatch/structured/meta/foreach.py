@@ -118,19 +118,19 @@ def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
     packet = packets.get(f"{operator}_" if in_place else operator)
 
     def call(tensor: Any, rest: Sequence[Any], last: Any) -> Any:
-        given = [*rest] if last is None else [*rest, last]
+        operands = [*rest] if last is None else [*rest, last]
         if operator in ("copy", "fill"):
-            return (tensor.copy_ if operator == "copy" else tensor.fill_)(*given)
+            return (tensor.copy_ if operator == "copy" else tensor.fill_)(*operands)
         if operator == "clamp_within":
             return packets["clamp_" if in_place else "clamp"].call(tensor, -last, last)
         if operator in ("maximum", "minimum"):  # no in-place form
-            made = packets[operator].call(tensor, *given)
+            made = packets[operator].call(tensor, *operands)
             return tensor.copy_(made) if in_place else made
         assert packet is not None
-        if operator in SCALES and len(given) > SCALES[operator][0]:
-            *given, scale = given
-            return packet.call(tensor, *given, **{SCALES[operator][1]: scale})
-        return packet.call(tensor, *given)
+        if operator in SCALES and len(operands) > SCALES[operator][0]:
+            *operands, scale = operands
+            return packet.call(tensor, *operands, **{SCALES[operator][1]: scale})
+        return packet.call(tensor, *operands)
 
     return call
 
@@ -142,13 +142,13 @@ SCALES = {"add": (1, "alpha"), "sub": (1, "alpha"), "addcdiv": (2, "value"), "ad
 def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan]:
     def planner(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         operator = args[1]
-        lists = [specs_of(given) for given in (args[0], args[2], args[3]) if given]
+        lists = [specs_of(tensors) for tensors in (args[0], args[2], args[3]) if tensors]
         element = None if args[5] is None else args[5]._spec.detached
         device = _check(name, operator, lists, element)
         rows, is_cuda = list(zip(*lists, strict=True)), device.type == "cuda"
         able = [
-            place
-            for place, row in enumerate(rows)
+            index
+            for index, row in enumerate(rows)
             if is_cuda and goes_together(row, element) and not (in_place and row[0].read_only)
         ]
         apart = sorted(set(range(len(rows))) - set(able))
@@ -163,47 +163,47 @@ def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequenc
         )
         into = find_kernel("multi_tensor_pointwise_stub", device.type, name)(call).into if able else None
         single = one_by_one(operator, in_place)
-        results = [plain(lists[0][place]) for place in able]
+        results = [plain(lists[0][index]) for index in able]
         allocators = [allocator_of(spec) for spec in results]
 
         def plan_(
             self: Sequence[Tensor],
-            others: Sequence[Tensor],
+            seconds: Sequence[Tensor],
             thirds: Sequence[Tensor],
             number: float | None,
             element: Tensor | None,
         ) -> None:
-            given = [each for each in (self, others, thirds) if each]
+            tensor_lists = [each for each in (self, seconds, thirds) if each]
             last = number if element is None else element
             whole: Sequence[int] = apart
             if into is not None:
-                operands = [[each[i]._data for i in able] for each in given]
+                operands = [[each[i]._data for i in able] for each in tensor_lists]
                 if into(operands, number if element is None else element._data):
                     for i in able:
                         self[i].bump_version()
                 else:
                     whole = [*range(len(self))]
             for i in whole:
-                single(self[i], [each[i] for each in given[1:]], last)
+                single(self[i], [each[i] for each in tensor_lists[1:]], last)
 
         def plan(
             self: Sequence[Tensor],
-            others: Sequence[Tensor],
+            seconds: Sequence[Tensor],
             thirds: Sequence[Tensor],
             number: float | None,
             element: Tensor | None,
         ) -> list[Any]:
-            given = [each for each in (self, others, thirds) if each]
+            tensor_lists = [each for each in (self, seconds, thirds) if each]
             made: list[Any] = [None] * len(self)
             if into is not None:
                 written = [allocate() for allocate in allocators]
-                operands = [written, *([each[i]._data for i in able] for each in given)]
+                operands = [written, *([each[i]._data for i in able] for each in tensor_lists)]
                 into(operands, number if element is None else element._data)
                 for i, data, spec in zip(able, written, results, strict=True):
                     made[i] = wrapped(data, spec)
             for i in apart:
                 made[i] = single(
-                    self[i], [each[i] for each in given[1:]], number if element is None else element
+                    self[i], [each[i] for each in tensor_lists[1:]], number if element is None else element
                 )
             return made
 
@@ -258,14 +258,14 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     name, tensors = "_multi_tensor_norm", specs_of(args[0])
     order = _check_order(name, args[1], tensors)
     single = packets["linalg_vector_norm"]
-    able = [place for place, spec in enumerate(tensors) if has_norm(spec)]
-    results = [TensorSpec.contiguous((), tensors[place].dtype, tensors[place].device) for place in able]
+    able = [index for index, spec in enumerate(tensors) if has_norm(spec)]
+    results = [TensorSpec.contiguous((), tensors[index].dtype, tensors[index].device) for index in able]
     allocators = [allocator_of(spec) for spec in results]
     into = None
     if able:
         call = StructuredCall(
             name,
-            {"self": tuple([tensors[place] for place in able])},
+            {"self": tuple([tensors[index] for index in able])},
             ("self",),
             tuple(results),
             None,
@@ -279,11 +279,11 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         made: list[Any] = [None] * len(self)
         if into is not None:
             written = [allocate() for allocate in allocators]
-            into([self[place]._data for place in able], written)
-            for place, data, spec in zip(able, written, results, strict=True):
-                made[place] = wrapped(data, spec)
-        for place in apart:
-            made[place] = single.call(self[place], order)
+            into([self[index]._data for index in able], written)
+            for index, data, spec in zip(able, written, results, strict=True):
+                made[index] = wrapped(data, spec)
+        for index in apart:
+            made[index] = single.call(self[index], order)
         return made
 
     return plan

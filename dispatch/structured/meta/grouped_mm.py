@@ -78,8 +78,8 @@ def _scaled_grouped_mm(
     groups = offs.sizes[0] if jagged_inside and offs is not None else 1
     _check_scale("scale_a", scale_a, self, 0, groups)
     _check_scale("scale_b", scale_b, mat2, 1, groups)
-    for name, given in (("Bias", bias), ("Scale result", scale_result)):
-        if given is not None:
+    for name, unsupported in (("Bias", bias), ("Scale result", scale_result)):
+        if unsupported is not None:
             raise RuntimeError(f"_scaled_grouped_mm: {name} not supported yet")
     dtype = BFLOAT16 if out_dtype is None else out_dtype
     if dtype.name != "bfloat16":

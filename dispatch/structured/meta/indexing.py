@@ -248,8 +248,8 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         )
     same_device = all(spec is None or spec.device is device for spec in indices)
     if same_device and is_registered("index_masked_stub", device.type):
-        given = {"self": self, "indices": tuple(indices)}
-        call = StructuredCall("index", given, ("self", "indices"), (), None, device, {})
+        call_args = {"self": self, "indices": tuple(indices)}
+        call = StructuredCall("index", call_args, ("self", "indices"), (), None, device, {})
         pick = find_kernel("index_masked_stub", device.type, "index")(call).fresh
         assert pick is not None
 
@@ -317,11 +317,11 @@ def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int)
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     require_places("nonzero_static", self)
-    given = meta.maybe_get_output()
-    if given is not None and given.dtype is not int64:
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None and out_spec.dtype is not int64:
         raise RuntimeError(
             "nonzero_static: Expected out tensor to have scalar type Long but got scalar type"
-            f"{given.dtype.scalar_name}"
+            f"{out_spec.dtype.scalar_name}"
         )
     sizes = (size, self.ndim)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=int64, device=self.device)

@@ -34,9 +34,9 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
     for position, spec in enumerate(tensors):
         if spec.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
-    kept = [i for i, spec in enumerate(tensors) if spec.sizes != (0,)]
-    first = tensors[kept[0]] if kept else tensors[0]
-    d = wrap_dim(dim, first.ndim) if kept else 0
+    nonempty = [i for i, spec in enumerate(tensors) if spec.sizes != (0,)]
+    first = tensors[nonempty[0]] if nonempty else tensors[0]
+    d = wrap_dim(dim, first.ndim) if nonempty else 0
     total = 0
     common = tensors[0].dtype
     for spec in tensors:
@@ -44,14 +44,14 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
             common = promote_types(common, spec.dtype)
         if spec is not first:
             check_same_device("cat", first, spec)
-    given = meta.maybe_get_output()
-    if given is not None:
-        if not can_cast(common, given.dtype):
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None:
+        if not can_cast(common, out_spec.dtype):
             raise TypeError(
-                f"torch.cat(): input types can't be cast to the desired output type {given.dtype.scalar_name}"
+                f"torch.cat(): input types can't be cast to the desired output type {out_spec.dtype.scalar_name}"
             )
-        common = given.dtype
-    for position in kept:
+        common = out_spec.dtype
+    for position in nonempty:
         spec = tensors[position]
         if spec is first:
             total += first.sizes[d]
@@ -60,22 +60,22 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
             raise RuntimeError(
                 f"Tensors must have same number of dimensions: got {first.ndim} and {spec.ndim}"
             )
-        for axis, (have, wanted) in enumerate(zip(spec.sizes, first.sizes, strict=True)):
-            if axis != d and have != wanted:
+        for axis, (have, expected) in enumerate(zip(spec.sizes, first.sizes, strict=True)):
+            if axis != d and have != expected:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {d}. Expected size {wanted} but got "
+                    f"Sizes of tensors must match except in dimension {d}. Expected size {expected} but got "
                     f"size {have} "
                     f"for tensor number {position} in the list."
                 )
         total += spec.sizes[d]
     sizes = (*first.sizes[:d], total, *first.sizes[d + 1 :])
-    formats = {tensors[i].suggest_memory_format() for i in kept}
+    formats = {tensors[i].suggest_memory_format() for i in nonempty}
     strides = strides_for(formats.pop(), sizes) if len(formats) == 1 else contiguous_strides(sizes)
-    meta.extra["kept"] = tuple(kept)
+    meta.extra["kept"] = tuple(nonempty)
     meta.extra["dim"] = d
     meta.extra["apart_from"] = ("tensors",)
     meta.set_output_raw_strided(0, sizes, strides, dtype=common, device=first.device)
-    if len(kept) == len(tensors) and all(s.is_contiguous and s.dtype is common for s in tensors):
+    if len(nonempty) == len(tensors) and all(s.is_contiguous and s.dtype is common for s in tensors):
         meta.rule = _joined(first.ndim, d, common, first.device)
 
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def check_same_device(name: str, *specs: TensorSpec | None) -> None:
     """Refuse operands on several devices."""
-    given = [spec.device for spec in specs if spec is not None]
-    for device in given[1:]:
-        if device is not given[0]:
+    devices = [spec.device for spec in specs if spec is not None]
+    for device in devices[1:]:
+        if device is not devices[0]:
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {given[0]} and "
+                f"Expected all tensors to be on the same device, but found at least two devices, {devices[0]} and "
                 f"{device}! (when checking arguments of {name})"
             )
 

@@ -148,10 +148,10 @@ def _cross_entropy_forward(
         )
     dtype = float32 if half_to_float else self.dtype
     _check_weight(self.replace(dtype=dtype), weight, classes)
-    kept = float64 if self.dtype is float64 else float32
+    statistics_dtype = float64 if self.dtype is float64 else float32
     meta.set_output_contiguous(0, samples if reduction == NONE else (), dtype=dtype)
-    meta.set_output_contiguous(1, (3, *samples), dtype=kept)
-    meta.set_output_contiguous(2, (), dtype=kept)
+    meta.set_output_contiguous(1, (3, *samples), dtype=statistics_dtype)
+    meta.set_output_contiguous(2, (), dtype=statistics_dtype)
 
 
 def _check_cross_entropy(name: str, self: TensorSpec, target: TensorSpec) -> tuple[int, tuple[int, ...]]:

@@ -49,13 +49,13 @@ def _refuse_dtype(kernel: str, spec: TensorSpec) -> None:
 
 def check_parameters(input: TensorSpec, *parameters: TensorSpec | None) -> None:
     """Check that weights share one dtype: the input's, or float32 for 16-bit floats."""
-    given = [spec for spec in parameters if spec is not None]
-    if not given:
+    specs = [spec for spec in parameters if spec is not None]
+    if not specs:
         return
-    first = given[0].dtype
+    first = specs[0].dtype
     if first is not input.dtype and not (input.dtype in NARROW and first is float32):
         raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
-    for spec in given[1:]:
+    for spec in specs[1:]:
         if spec.dtype is first:
             continue
         if first is float32:
@@ -101,12 +101,12 @@ def native_layer_norm(
     check_same_device("native_layer_norm", input, weight, bias)
     _refuse_dtype("LayerNormKernelImpl", input)
     check_parameters(input, weight, bias)
-    kept = (*input.sizes[:lead], *(1,) * (input.ndim - lead))
+    statistics_sizes = (*input.sizes[:lead], *(1,) * (input.ndim - lead))
     dtype = kept_dtype(input.dtype, meta.device.type == "cpu", weight if weight is not None else bias)
     meta.extra |= {"lead": lead}
     meta.set_output_contiguous(0, input.sizes, dtype=input.dtype)
-    meta.set_output_contiguous(1, kept, dtype=dtype)
-    meta.set_output_contiguous(2, kept, dtype=dtype)
+    meta.set_output_contiguous(1, statistics_sizes, dtype=dtype)
+    meta.set_output_contiguous(2, statistics_sizes, dtype=dtype)
 
 
 def _fused_rms_norm(
@@ -122,30 +122,30 @@ def _fused_rms_norm(
     _refuse_dtype("rms_norm", input)
     if weight is not None:
         _refuse_dtype("rms_norm", weight)
-    kept = (*input.sizes[:lead], *(1,) * (input.ndim - lead))
+    statistics_sizes = (*input.sizes[:lead], *(1,) * (input.ndim - lead))
     meta.extra |= {"lead": lead}
     meta.set_output_contiguous(0, input.sizes, dtype=input.dtype)
-    meta.set_output_contiguous(1, kept, dtype=kept_dtype(input.dtype, False, None))
+    meta.set_output_contiguous(1, statistics_sizes, dtype=kept_dtype(input.dtype, False, None))
 
 
 Masked = Sequence[TensorSpec | None]
 
 
 def _plan_masked(
-    name: str, stub: str, outputs: Masked, given: dict[str, Any], extra: dict[str, Any]
+    name: str, stub: str, outputs: Masked, inputs: dict[str, Any], extra: dict[str, Any]
 ) -> Callable[..., tuple[Any, ...]]:
-    """Return a function from the tensors in `given` to the outputs, with None for outputs without a spec."""
+    """Return a function from the tensors in `inputs` to the outputs, with None for outputs without a spec."""
     made = [spec for spec in outputs if spec is not None]
     allocators = [None if spec is None else allocator_of(spec) for spec in outputs]
     into = None
     if made and not made[0].is_meta:
         device = made[0].device
         call = StructuredCall(
-            name, given, tuple(given), tuple(made), None, device, {**extra, "outputs": tuple(outputs)}
+            name, inputs, tuple(inputs), tuple(made), None, device, {**extra, "outputs": tuple(outputs)}
         )
         into = find_kernel(stub, device.type, name)(call).into
 
-    are_tensors = [isinstance(spec, TensorSpec) for spec in given.values()]
+    are_tensors = [isinstance(spec, TensorSpec) for spec in inputs.values()]
 
     def run(*values: Any) -> tuple[Any, ...]:
         data = [None if allocate is None else allocate() for allocate in allocators]
@@ -168,16 +168,16 @@ def _spec(value: Tensor | None) -> Any:
     return None if value is None else value._spec.detached
 
 
-def _masked(spec: TensorSpec, wanted: bool) -> TensorSpec | None:
-    return spec if wanted else None
+def _masked(spec: TensorSpec, is_needed: bool) -> TensorSpec | None:
+    return spec if is_needed else None
 
 
 def _gradient_of(spec: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
 
 
-def _refuse_complex(name: str, **given: TensorSpec | None) -> None:
-    for argument, spec in given.items():
+def _refuse_complex(name: str, **specs: TensorSpec | None) -> None:
+    for argument, spec in specs.items():
         if spec is not None and not spec.dtype.is_floating_point:
             raise RuntimeError(
                 f"{name}: expected {argument} of a real floating dtype, but got {spec.dtype.scalar_name}"
@@ -357,8 +357,8 @@ def _plan_batch_norm(
     training: bool,
 ) -> Callable[..., tuple[Any, ...]]:
     """Return a function of (input, weight, bias, running_mean, running_var, momentum, eps) to the results."""
-    out, kept = _batch_norm_specs(name, input, weight, bias, running_mean, running_var, training)
-    given = {
+    out, statistics = _batch_norm_specs(name, input, weight, bias, running_mean, running_var, training)
+    inputs = {
         "input": input,
         "weight": weight,
         "bias": bias,
@@ -368,7 +368,9 @@ def _plan_batch_norm(
         "eps": float,
     }
     # As in PyTorch, the running statistics keep their version: graphs of earlier calls hold them and do not read them.
-    return _plan_masked(name, "native_batch_norm_stub", (out, kept, kept), given, {"training": training})
+    return _plan_masked(
+        name, "native_batch_norm_stub", (out, statistics, statistics), inputs, {"training": training}
+    )
 
 
 def _batch_norm_specs(
@@ -439,9 +441,11 @@ def _batch_norm_statistics(op: OperatorEntry, key_set: int, args: Sequence[Any])
     """Plan the saved and the running statistics of `native_batch_norm` in training, without its result."""
     name = "_batch_norm_statistics"
     x, mean, var = map(_spec, args[:3])
-    kept = _batch_norm_specs(name, x, None, None, mean, var, True)[1]
-    given = {"input": x, "running_mean": mean, "running_var": var, "momentum": float, "eps": float}
-    return op.rebind(_plan_masked(name, "batch_norm_statistics_stub", (kept, kept), given, {}), args)
+    statistics = _batch_norm_specs(name, x, None, None, mean, var, True)[1]
+    inputs = {"input": x, "running_mean": mean, "running_var": var, "momentum": float, "eps": float}
+    return op.rebind(
+        _plan_masked(name, "batch_norm_statistics_stub", (statistics, statistics), inputs, {}), args
+    )
 
 
 def native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -453,16 +457,16 @@ def native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[A
     check_same_device(name, input, grad, weight, running_mean, running_var, save_mean, save_invstd)
     _refuse_dtype("batch_norm_backward", input)
     _check_grad(name, grad, input)
-    kept = {"save_mean": save_mean, "save_invstd": save_invstd}
+    statistics = {"save_mean": save_mean, "save_invstd": save_invstd}
     if not train:
-        kept = {"running_mean": running_mean, "running_var": running_var}
-    for which, spec in (("weight", weight), *kept.items()):
+        statistics = {"running_mean": running_mean, "running_var": running_var}
+    for which, spec in (("weight", weight), *statistics.items()):
         check_features(which, spec, channels)
         if spec is None and which != "weight":
             raise RuntimeError(f"{name}: {which} must be defined when train={train}")
     made = TensorSpec.contiguous((channels,), input.dtype if weight is None else weight.dtype, input.device)
     out = TensorSpec.of(input.sizes, kept_format(input), input.dtype, input.device)
-    mean, spread = kept.values()
+    mean, spread = statistics.values()
     run = _plan_masked(
         name,
         "native_batch_norm_backward_stub",

@@ -105,15 +105,17 @@ def _steps(spec: TensorSpec) -> list[int]:
     return [stride for size, stride in zip(spec.sizes, spec.strides, strict=True) if size != 1]
 
 
-def _check_number(name: str, what: str, spec: TensorSpec | None, like: TensorSpec) -> None:
+def _check_number(name: str, argument: str, spec: TensorSpec | None, like: TensorSpec) -> None:
     """Raise an error for an argument that is not a single float32 on the device."""
     if spec is None:
         return
     check_same_device(name, like, spec)
     if spec.numel != 1:
-        raise RuntimeError(f"{name}: {what} must be a 1-element tensor, got {spec.numel} elements")
+        raise RuntimeError(f"{name}: {argument} must be a 1-element tensor, got {spec.numel} elements")
     if spec.dtype is not float32:
-        raise RuntimeError(f"{name}: expected scalar type Float but found {spec.dtype.scalar_name} in {what}")
+        raise RuntimeError(
+            f"{name}: expected scalar type Float but found {spec.dtype.scalar_name} in {argument}"
+        )
 
 
 def _check_rate(name: str, lr: TensorSpec, device: Device) -> None:
@@ -187,7 +189,7 @@ def fused_sgd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         lr: Tensor | float,
         dampening: float,
         scale: Tensor | None,
-        found: Tensor | None,
+        inf_flag: Tensor | None,
     ) -> None:
         if momentum != 0 and not buffers:
             _check_lengths(name, count, {"momentum_buffer_list": ()})
@@ -201,7 +203,7 @@ def fused_sgd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 _rate(lr),
                 dampening,
                 _datum(scale),
-                _datum(found),
+                _datum(inf_flag),
             )
         _bump(self, () if momentum == 0 else buffers, () if scale is None else grads)
 
@@ -211,8 +213,8 @@ def fused_sgd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def _check_numbers(name: str, like: TensorSpec, numbers: dict[str, Any]) -> None:
     if isinstance(numbers["lr"], TensorSpec):
         _check_rate(name, numbers["lr"], like.device)
-    for what in ("grad_scale", "found_inf"):
-        _check_number(name, what, numbers[what], like)
+    for argument in ("grad_scale", "found_inf"):
+        _check_number(name, argument, numbers[argument], like)
 
 
 def _adam(decoupled: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan]:
@@ -253,7 +255,7 @@ def _adam(decoupled: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan
             weight_decay: float,
             eps: float,
             scale: Tensor | None,
-            found: Tensor | None,
+            inf_flag: Tensor | None,
         ) -> None:
             if into is not None:
                 into(
@@ -264,7 +266,7 @@ def _adam(decoupled: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan
                     weight_decay,
                     eps,
                     _datum(scale),
-                    _datum(found),
+                    _datum(inf_flag),
                 )
             _bump(self, averages, squares, largest, () if scale is None else grads)
 
@@ -317,7 +319,7 @@ def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
                 f"{name}: a gradient is read-only or overlaps itself; clone() it before writing to it"
             )
     dense = [number for number, spec in enumerate(specs) if spec.is_dense()]
-    others = [number for number, spec in enumerate(specs) if not spec.is_dense()]
+    with_gaps = [number for number, spec in enumerate(specs) if not spec.is_dense()]
     into = None
     if dense:
         rows = {"self": tuple([specs[number] for number in dense])}
@@ -326,16 +328,16 @@ def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         )
     is_meta = specs[0].is_meta
 
-    def plan(self: Sequence[Tensor], found: Tensor, inverse: Tensor) -> None:
+    def plan(self: Sequence[Tensor], inf_flag: Tensor, inverse: Tensor) -> None:
         if into is not None:
-            into([self[number]._data for number in dense], found._data, inverse._data)
-        for number in () if is_meta else others:
+            into([self[number]._data for number in dense], inf_flag._data, inverse._data)
+        for number in () if is_meta else with_gaps:
             values = self[number].detach()
             bad = ops.logical_not(ops.all(ops.isfinite(values))).to(float32)
-            found.copy_(ops.maximum(found, bad.reshape(found.shape)))
+            inf_flag.copy_(ops.maximum(inf_flag, bad.reshape(inf_flag.shape)))
             values.mul_(inverse.to(values.dtype) if values.dtype is float64 else inverse.reshape(()))
         for number in dense:
             self[number].bump_version()
-        found.bump_version()
+        inf_flag.bump_version()
 
     return plan

@@ -48,8 +48,8 @@ def constant_pad_nd(meta: MetaBase, self: TensorSpec, pad: Sequence[int], value:
 
 def pad_of(pad: Sequence[int], rank: int, dim: int) -> tuple[int, int]:
     """Return the padding before and after a dimension; pairs begin with the last dimension."""
-    place = 2 * (rank - 1 - dim)
-    return (pad[place], pad[place + 1]) if place < len(pad) else (0, 0)
+    offset = 2 * (rank - 1 - dim)
+    return (pad[offset], pad[offset + 1]) if offset < len(pad) else (0, 0)
 
 
 def strides_like(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -63,8 +63,8 @@ def _spatial(meta: MetaBase, self: TensorSpec, padding: Sequence[int]) -> tuple[
     kind = KINDS[meta.name.partition("_")[0]]
     rank = int(meta.name.partition("_pad")[2][0])
     if len(padding) != 2 * rank:
-        found = f", but got: {len(padding)}" if kind is Kind.REFLECT else ""
-        raise RuntimeError(f"padding size is expected to be {2 * rank}{found}")
+        detail = f", but got: {len(padding)}" if kind is Kind.REFLECT else ""
+        raise RuntimeError(f"padding size is expected to be {2 * rank}{detail}")
     batched = self.ndim == rank + 2
     if self.ndim not in (rank + 1, rank + 2) or 0 in self.sizes[batched:]:
         raise RuntimeError(
@@ -85,12 +85,12 @@ def _spatial(meta: MetaBase, self: TensorSpec, padding: Sequence[int]) -> tuple[
     if all(n < 1 for n in sizes):
         sides = [f"{side}: {line.n}" for side, line in zip(SIDES[rank], maps, strict=True)]
         made = " ".join(f"{side}: {n}" for side, n in zip(SIDES[rank], sizes, strict=True))
-        given = ", ".join(sides[-2:])
+        input_sides = ", ".join(sides[-2:])
         if rank == 2 and kind is Kind.REPLICATE:
-            given += " "
+            input_sides += " "
         if rank == 3:
-            given = f"{sides[0]} {given}"
-        raise RuntimeError(f"input ({given}) is too small. Calculated output {made}")
+            input_sides = f"{sides[0]} {input_sides}"
+        raise RuntimeError(f"input ({input_sides}) is too small. Calculated output {made}")
     if any(n < 0 for n in sizes):
         made_sizes = [*self.sizes[:-rank], *sizes]
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {made_sizes}")

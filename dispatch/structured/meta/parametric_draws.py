@@ -36,12 +36,12 @@ def _by_parameters(name: str, stub: str, parameters: dict[str, TensorSpec]) -> P
     allocate, count, device = allocator_of(out), out.numel, out.device
     into = None if out.is_meta else kernel_of(name, stub, (out,), parameters)
 
-    def plan(*given: Any) -> Tensor:
+    def plan(*args: Any) -> Tensor:
         data = allocate()
-        generator: Generator | None = given[-1]
+        generator: Generator | None = args[-1]
         if into is not None and count:
             seed, first = stream_of(generator, device).reserve(count)
-            into(data, *(tensor._data for tensor in given[:-1]), seed, first)
+            into(data, *(tensor._data for tensor in args[:-1]), seed, first)
         return Tensor.from_data(data, out)
 
     return plan

@@ -104,14 +104,14 @@ def pool_window(
                 f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and "
                 f"dilation={d}"
             )
-    for what, letter, values in (
+    for noun, letter, values in (
         ("kernel size", "k", kernel),
         ("stride", "d", steps),
         ("dilation", "dilation", spread),
     ):
         if any(v <= 0 for v in values):
             raise RuntimeError(
-                f"{what} should be greater than zero, but got {_sides(letter, words.sides, values)}"
+                f"{noun} should be greater than zero, but got {_sides(letter, words.sides, values)}"
             )
     if self.ndim not in (rank + 1, rank + 2):
         if rank == 2:
@@ -141,12 +141,12 @@ def pool_window(
         for n, k, s, p, d in zip(spatial, kernel, steps, border, spread, strict=True)
     )
     if any(n < 1 for n in out):
-        found = [max(n, 0) for n in out] if rank == 2 else out
-        given, calculated = (
-            "x".join(str(n) for n in (self.sizes[-rank - 1], *sizes)) for sizes in (spatial, found)
+        shown_sizes = [max(n, 0) for n in out] if rank == 2 else out
+        input_text, calculated = (
+            "x".join(str(n) for n in (self.sizes[-rank - 1], *sizes)) for sizes in (spatial, shown_sizes)
         )
         raise RuntimeError(
-            f"Given input size: ({given}). Calculated output size: ({calculated}). Output size is too small"
+            f"Given input size: ({input_text}). Calculated output size: ({calculated}). Output size is too small"
         )
     windows = tuple(-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, steps, spread, strict=True))
     return Pool(kernel, steps, border, spread, out, windows)
@@ -175,10 +175,10 @@ def _check_gradient(
     check_same_device(name, grad_output, self, indices)
     check_dtype(name, "indices", indices, int64)
     expected = (*self.sizes[: -len(pool.out)], *pool.out)
-    for argument, given in (("grad_output", grad_output), ("indices", indices)):
-        if given is not None and given.sizes != expected:
+    for argument, spec in (("grad_output", grad_output), ("indices", indices)):
+        if spec is not None and spec.sizes != expected:
             raise RuntimeError(
-                f"{name}: Expected a tensor of shape {list(expected)} for {argument}, but got {list(given.sizes)}"
+                f"{name}: Expected a tensor of shape {list(expected)} for {argument}, but got {list(spec.sizes)}"
             )
     if grad_output.dtype is not self.dtype:
         raise RuntimeError(
@@ -282,8 +282,8 @@ def adaptive_window(
     """Return windows that divide each dimension evenly. With `channels`, there must be at least one channel."""
     average = name.startswith("adaptive_avg")
     if len(output_size) != rank:
-        said = f"{name}: output_size" if average else f"{name}(): internal error: output_size.size()"
-        raise RuntimeError(f"{said} must be {rank}")
+        prefix = f"{name}: output_size" if average else f"{name}(): internal error: output_size.size()"
+        raise RuntimeError(f"{prefix} must be {rank}")
     if self.ndim not in (rank + 1, rank + 2):
         colon = "" if average else ":"
         raise RuntimeError(

@@ -55,11 +55,11 @@ def _dequantize_affine(meta: MetaBase, self: TensorSpec, scale: Parameter, zero_
 def _like(
     meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
-    for name, given in (("scale", scale), ("zero point", zero_point)):
-        if isinstance(given, TensorSpec) and broadcast_shapes(self.sizes, given.sizes) != self.sizes:
+    for name, parameter in (("scale", scale), ("zero point", zero_point)):
+        if isinstance(parameter, TensorSpec) and broadcast_shapes(self.sizes, parameter.sizes) != self.sizes:
             raise RuntimeError(
                 f"{meta.name}: expected {name} of a shape that broadcasts to {list(self.sizes)}, got "
-                f"{list(given.sizes)}"
+                f"{list(parameter.sizes)}"
             )
     strides = strides_for(preserve_format, self.sizes, (self.sizes, self.strides))
     meta.set_output_raw_strided(0, self.sizes, strides, dtype=dtype)

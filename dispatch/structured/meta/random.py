@@ -62,18 +62,18 @@ MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 
 def _uniform_check(kind: dtype) -> Callable[[float, float], None]:
     """Return a check that rejects bounds, or a range between them, that a dtype cannot represent."""
-    most = float(finfo(kind).max) if kind.is_floating_point else math.inf
+    limit = float(finfo(kind).max) if kind.is_floating_point else math.inf
     name = C_NAMES.get(kind.scalar_name, kind.scalar_name)
 
     def check(low: float, high: float) -> None:
-        for bound, given in (("from", low), ("to", high)):
-            if not -most <= given <= most:
-                raise RuntimeError(f"{bound} is out of bounds for {name}: uniform_ got {bound}={given}")
+        for bound, value in (("from", low), ("to", high)):
+            if not -limit <= value <= limit:
+                raise RuntimeError(f"{bound} is out of bounds for {name}: uniform_ got {bound}={value}")
         if not low <= high:
             raise RuntimeError(
                 f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
             )
-        if high - low > most:
+        if high - low > limit:
             raise RuntimeError(
                 f"uniform_ expects to-from <= std::numeric_limits<{kind.scalar_name}>::max(), but found to={high} and "
                 f"from={low} which result in to-from to exceed the limit"
@@ -116,10 +116,10 @@ def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def _check_continuous(name: str, spec: TensorSpec, names: Mapping[str, str]) -> None:
     """Raise an error for a distribution over integers; `names` maps dtypes to their names in messages."""
     if not spec.dtype.is_floating_point:
-        given = names.get(spec.dtype.scalar_name, spec.dtype.scalar_name)
+        dtype_name = names.get(spec.dtype.scalar_name, spec.dtype.scalar_name)
         raise RuntimeError(
             f"{name} distribution is a continuous probability distribution. "
-            f"dtype must be a floating point but you specified {given}"
+            f"dtype must be a floating point but you specified {dtype_name}"
         )
 
 
@@ -173,12 +173,12 @@ def _integers(spec: TensorSpec, low: int, span: int, bounded: bool = True) -> Pl
     return in_place("random_", "random_stub", spec, None, span > SMALL_SPAN, extra, numbers=0)
 
 
-def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, given: int = 0) -> Plan:
+def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, num_unused: int = 0) -> Plan:
     """Return the plan ``(…, generator)`` that makes a tensor of integers in [low, high)."""
     low, high = _checked_range(spec, low, high)
     span = high - low
     extra = {"low": low, "span": span, "bounded": True}
-    return fresh("random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, extra)
+    return fresh("random_", "random_stub", spec, (), pin, span > SMALL_SPAN, num_unused, extra)
 
 
 def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
@@ -189,15 +189,15 @@ def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
 
 
 def _within(name: str, value: int, d: dtype) -> None:
-    least, most = _limits(d)
+    min_value, max_value = _limits(d)
     if d.is_floating_point:
         import ml_dtypes
 
-        most = int(float(ml_dtypes.finfo(d.np).max))  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
-        least = -most
-    if not least <= value <= most:
+        max_value = int(float(ml_dtypes.finfo(d.np).max))  # type: ignore[no-untyped-call]  # ml_dtypes has no types here
+        min_value = -max_value
+    if not min_value <= value <= max_value:
         raise RuntimeError(
-            f"{name} is out of bounds for {d.scalar_name}: {value} is not in [{least}, {most}]"
+            f"{name} is out of bounds for {d.scalar_name}: {value} is not in [{min_value}, {max_value}]"
         )
 
 
@@ -217,13 +217,13 @@ def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     spec: TensorSpec = args[0]._spec
     low, high = args[1], args[2]
     if high is None:
-        most = _limits(spec.dtype)[1]
+        max_value = _limits(spec.dtype)[1]
         _within("from", low, spec.dtype)
-        if low > most:
+        if low > max_value:
             raise RuntimeError(
-                f"random_ expects 'from' to be at most the dtype's greatest integer {most}, got {low}"
+                f"random_ expects 'from' to be at most the dtype's greatest integer {max_value}, got {low}"
             )
-        return _integers(spec, low, most - low + 1)
+        return _integers(spec, low, max_value - low + 1)
     return _random_between(spec, low, high)
 
 
@@ -244,9 +244,9 @@ def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
                 "discrete uniform distribution only within this range.",
                 stacklevel=2,
             )
-    least, most = (int(spec.dtype.np.type(end)) for end in (low + 1, high - 1))
-    first = least + (1 << max(abs(low + 1).bit_length() - bits, 0)) if least < low else low
-    end = most - (1 << max(abs(high - 1).bit_length() - bits, 0)) if most >= high else high
+    lower, upper = (int(spec.dtype.np.type(end)) for end in (low + 1, high - 1))
+    first = lower + (1 << max(abs(low + 1).bit_length() - bits, 0)) if lower < low else low
+    end = upper - (1 << max(abs(high - 1).bit_length() - bits, 0)) if upper >= high else high
     if first >= end:
         raise RuntimeError(
             f"random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={first} >= "
@@ -300,13 +300,13 @@ def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
 
 def bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Plan ``bernoulli(self)``: 1 with the probability in `self`."""
-    given: TensorSpec = args[0]._spec.detached
-    if not given.dtype.is_floating_point:
+    probability_spec: TensorSpec = args[0]._spec.detached
+    if not probability_spec.dtype.is_floating_point:
         raise NotImplementedError(
-            f"\"bernoulli_tensor_cpu_p_\" not implemented for '{given.dtype.scalar_name}'"
+            f"\"bernoulli_tensor_cpu_p_\" not implemented for '{probability_spec.dtype.scalar_name}'"
         )
     spec = like_spec((args[0], None, None, None, None, contiguous_format))
-    allocate, draw = allocator_of(spec), _bernoulli_of(spec, given)
+    allocate, draw = allocator_of(spec), _bernoulli_of(spec, probability_spec)
     return lambda self, generator: draw(Tensor.from_data(allocate(), spec), self, generator)
 
 
@@ -347,22 +347,22 @@ def randn_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
 
 def rand_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Plan ``rand_like(self, ...)``."""
-    return fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
+    return fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), args[4], num_unused=1)
 
 
 def rand_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Plan ``rand_like(self, generator, ...)``."""
-    return fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
+    return fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], num_unused=1)
 
 
 def randn_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Plan ``randn_like(self, ...)``."""
-    return fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
+    return fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), args[4], num_unused=1)
 
 
 def randn_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Plan ``randn_like(self, generator, ...)``."""
-    return fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
+    return fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], num_unused=1)
 
 
 def _randperm(n: int, options: Sequence[Any]) -> Plan:
@@ -418,8 +418,8 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         data = allocate()
         if into is not None and count:
             seed, first = stream_of(generator, out.device).reserve(count)
-            given = [v._data if isinstance(v, TensorImpl) else v for v in (mean, std)]
-            into(data, *given, seed, first)
+            parameters = [v._data if isinstance(v, TensorImpl) else v for v in (mean, std)]
+            into(data, *parameters, seed, first)
         return Tensor.from_data(data, out)
 
     return plan
@@ -472,11 +472,11 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     def plan(input: Tensor, p: float) -> tuple[Tensor, Tensor]:
         if not 0 <= p <= 1:
             raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
-        data, kept = allocate(), allocate_mask()
+        data, mask_data = allocate(), allocate_mask()
         if into is not None and count:
             seed, first = default_generator(spec.device).reserve(count) if train else (0, 0)
-            into(data, kept, input._data, float(p) if train else 0.0, seed, first)
-        return Tensor.from_data(data, out), Tensor.from_data(kept, mask)
+            into(data, mask_data, input._data, float(p) if train else 0.0, seed, first)
+        return Tensor.from_data(data, out), Tensor.from_data(mask_data, mask)
 
     return plan
 
@@ -496,7 +496,7 @@ def native_dropout_backward(
             f"{list(given_sizes)}"
         )
     strides = strides_for(preserve_format, grad_output.sizes, (grad_output.sizes, grad_output.strides))
-    given = grad_output.dtype
-    made = given if given.is_floating_point or given.is_complex else get_default_dtype()
+    dtype = grad_output.dtype
+    made = dtype if dtype.is_floating_point or dtype.is_complex else get_default_dtype()
     meta.extra["common_dtype"] = made
     meta.set_output_raw_strided(0, grad_output.sizes, strides, dtype=made)

@@ -28,39 +28,39 @@ KEPT = {RELU: 0, TANH: 0, LSTM: 6, GRU: 4}
 """Number of values that backward needs per element and step, in addition to the hidden states."""
 
 
-def _check_dtypes(name: str, first: TensorSpec, *others: TensorSpec | None) -> None:
+def _check_dtypes(name: str, first: TensorSpec, *rest: TensorSpec | None) -> None:
     """Check that all tensors have one floating dtype."""
     if not first.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"{kernel_name(name, first.device.type)}\" not implemented for '{first.dtype.scalar_name}'"
         )
-    for spec in others:
+    for spec in rest:
         if spec is not None and spec.dtype is not first.dtype:
             raise RuntimeError(
                 f"expected scalar type {first.dtype.scalar_name} but found {spec.dtype.scalar_name}"
             )
 
 
-def _check_rank(place: str, which: str, spec: TensorSpec, rank: int) -> None:
+def _check_rank(context: str, which: str, spec: TensorSpec, rank: int) -> None:
     if spec.ndim != rank:
         raise RuntimeError(
-            f"Expected {rank}-dimensional tensor, but got {spec.ndim}-dimensional tensor for argument {which} {place}"
+            f"Expected {rank}-dimensional tensor, but got {spec.ndim}-dimensional tensor for argument {which} {context}"
         )
 
 
-def _check_same_size(place: str, which: str, spec: TensorSpec, other: str, as_spec: TensorSpec) -> None:
+def _check_same_size(context: str, which: str, spec: TensorSpec, other: str, as_spec: TensorSpec) -> None:
     if spec.sizes != as_spec.sizes:
         raise RuntimeError(
             f"Expected tensor for argument {which} to have same size as tensor for argument {other}; but "
-            f"{list(spec.sizes)} does not equal {list(as_spec.sizes)} {place}"
+            f"{list(spec.sizes)} does not equal {list(as_spec.sizes)} {context}"
         )
 
 
-def _check_numel(place: str, which: str, spec: TensorSpec, numel: int) -> None:
+def _check_numel(context: str, which: str, spec: TensorSpec, numel: int) -> None:
     if spec.numel != numel:
         raise RuntimeError(
             f"Expected tensor for argument {which} to have {numel} elements; but it actually has {spec.numel} "
-            f"elements {place}"
+            f"elements {context}"
         )
 
 
@@ -75,20 +75,20 @@ def _check_step(
     hidden_bias: TensorSpec | None,
 ) -> None:
     """Raise an error for invalid sizes, as PyTorch's ``checkSizes``, and for a state that is not (N, H)."""
-    place = f"(while checking arguments for {name})"
-    _check_rank(place, "#1 'input_gates'", input_gates, 2)
-    _check_same_size(place, "#1 'input_gates'", input_gates, "#2 'hidden_gates'", hidden_gates)
+    context = f"(while checking arguments for {name})"
+    _check_rank(context, "#1 'input_gates'", input_gates, 2)
+    _check_same_size(context, "#1 'input_gates'", input_gates, "#2 'hidden_gates'", hidden_gates)
     rows, width = input_gates.sizes
     if (input_bias is None) != (hidden_bias is None):
         raise RuntimeError(
             f"{name}: expected input_bias and hidden_bias to be given both or neither, but got one of them"
         )
     if input_bias is not None and hidden_bias is not None:
-        _check_rank(place, "#3 'input_bias'", input_bias, 1)
-        _check_numel(place, "#3 'input_bias'", input_bias, width)
-        _check_same_size(place, "#3 'input_bias'", input_bias, "#4 'hidden_bias'", hidden_bias)
-    _check_rank(place, f"#5 '{state_name}'", state, 2)
-    _check_numel(place, f"#5 '{state_name}'", state, rows * width // gates)
+        _check_rank(context, "#3 'input_bias'", input_bias, 1)
+        _check_numel(context, "#3 'input_bias'", input_bias, width)
+        _check_same_size(context, "#3 'input_bias'", input_bias, "#4 'hidden_bias'", hidden_bias)
+    _check_rank(context, f"#5 '{state_name}'", state, 2)
+    _check_numel(context, f"#5 '{state_name}'", state, rows * width // gates)
     if width % gates or state.sizes[0] != rows:
         raise RuntimeError(
             f"{name}: expected {state_name} of shape (N, H) with gates of (N, {gates} H), but got "
@@ -146,23 +146,23 @@ def _thnn_fused_lstm_cell_backward_impl(op: OperatorEntry, key_set: int, args: S
     if grad_hy is None and grad_cy is None:
         return op.rebind(lambda gh, gc, cx, cy, kept, has_bias: (None, None, None), args)
     name = "_thnn_fused_lstm_cell_backward"
-    place = f"(while checking arguments for {name})"
+    context = f"(while checking arguments for {name})"
     defined = [spec for spec in (grad_hy, grad_cy) if spec is not None]
     for spec in defined:
-        _check_rank(place, "#1 'grad_hy'" if spec is grad_hy else "#2 'grad_cy'", spec, 2)
+        _check_rank(context, "#1 'grad_hy'" if spec is grad_hy else "#2 'grad_cy'", spec, 2)
     rows, hidden = defined[0].sizes
     if len(defined) == 2:
-        _check_same_size(place, "#2 'grad_cy'", grad_cy, "#1 'grad_hy'", grad_hy)
+        _check_same_size(context, "#2 'grad_cy'", grad_cy, "#1 'grad_hy'", grad_hy)
     for which, spec in (("#3 'cx'", cx), ("#4 'cy'", cy)):
-        _check_same_size(place, which, spec, "#1 'grad_hy'", defined[0])
-    _check_rank(place, "#5 'workspace'", workspace, 2)
-    _check_numel(place, "#5 'workspace'", workspace, LSTM_GATES * rows * hidden)
+        _check_same_size(context, which, spec, "#1 'grad_hy'", defined[0])
+    _check_rank(context, "#5 'workspace'", workspace, 2)
+    _check_numel(context, "#5 'workspace'", workspace, LSTM_GATES * rows * hidden)
     check_same_device(name, cx, *defined, cy, workspace)
     _check_dtypes(name, cx, *defined, cy, workspace)
     gates = _gates_of(cx, LSTM_GATES * hidden)
     made = (gates, TensorSpec.contiguous(cx.sizes, cx.dtype, cx.device), _bias_of(gates, has_bias))
-    given = {"grad_hy": grad_hy, "grad_cy": grad_cy, "cx": cx, "cy": cy, "workspace": workspace}
-    run = _plan_masked(name, "thnn_fused_lstm_cell_backward_impl_stub", made, given, {})
+    inputs = {"grad_hy": grad_hy, "grad_cy": grad_cy, "cx": cx, "cy": cy, "workspace": workspace}
+    run = _plan_masked(name, "thnn_fused_lstm_cell_backward_impl_stub", made, inputs, {})
     return op.rebind(lambda gh, gc, cx, cy, kept, has_bias: run(gh, gc, cx, cy, kept), args)
 
 
@@ -171,8 +171,8 @@ def _thnn_fused_gru_cell_backward(op: OperatorEntry, key_set: int, args: Sequenc
     grad_hy, workspace, has_bias = args
     grad_hy, workspace = map(_spec, (grad_hy, workspace))
     name = "_thnn_fused_gru_cell_backward"
-    place = f"(while checking arguments for {name})"
-    _check_rank(place, "#1 'grad_hy'", grad_hy, 2)
+    context = f"(while checking arguments for {name})"
+    _check_rank(context, "#1 'grad_hy'", grad_hy, 2)
     rows, hidden = grad_hy.sizes
     if workspace.sizes != (rows, GRU_KEPT * hidden):
         raise RuntimeError(
@@ -183,9 +183,9 @@ def _thnn_fused_gru_cell_backward(op: OperatorEntry, key_set: int, args: Sequenc
     gates = _gates_of(grad_hy, GRU_GATES * hidden)
     bias = _bias_of(gates, has_bias)
     state = TensorSpec.contiguous(grad_hy.sizes, grad_hy.dtype, grad_hy.device)
-    given = {"grad_hy": grad_hy, "workspace": workspace}
+    inputs = {"grad_hy": grad_hy, "workspace": workspace}
     run = _plan_masked(
-        name, "thnn_fused_gru_cell_backward_stub", (gates, gates, state, bias, bias), given, {}
+        name, "thnn_fused_gru_cell_backward_stub", (gates, gates, state, bias, bias), inputs, {}
     )
     return op.rebind(lambda g, kept, has_bias: run(g, kept), args)
 
@@ -217,11 +217,11 @@ def _check_layer(
     if bias is not None and mode != GRU:
         raise RuntimeError(f"{name}: expected bias_hh with mode {GRU} alone, but got mode {mode}")
     expected += [("cx", cx, (rows, width)), ("bias_hh", bias, (count * width,))]
-    for what, spec, sizes in expected:
+    for argument, spec, sizes in expected:
         if spec is not None and spec.sizes != sizes:
             raise RuntimeError(
-                f"{name}: expected {what} of shape {list(sizes)} with hx of {list(hx.sizes)} and mode {mode}, but got "
-                f"{list(spec.sizes)}"
+                f"{name}: expected {argument} of shape {list(sizes)} with hx of {list(hx.sizes)} and mode {mode}, but "
+                f"got {list(spec.sizes)}"
             )
     check_same_device(name, gates, hx, cx, weight, bias)
     _check_dtypes(name, gates, hx, cx, weight, bias)
@@ -248,9 +248,9 @@ def _fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         _empty_like(hx, (rows, width) if mode == LSTM else (0,)),
         _empty_like(hx, (gates.sizes[0] if train else 1, KEPT[mode] * rows * width)),
     )
-    given = {"input_gates": gates, "hx": hx, "cx": cx, "weight_hh": weight, "bias_hh": bias}
+    inputs = {"input_gates": gates, "hx": hx, "cx": cx, "weight_hh": weight, "bias_hh": bias}
     extra = {"mode": mode, "reverse": reverse, "steps": gates.sizes[0] if train else 1}
-    run = _plan_masked(name, "fused_rnn_layer_stub", made, given, extra)
+    run = _plan_masked(name, "fused_rnn_layer_stub", made, inputs, extra)
     return op.rebind(lambda gates, hx, cx, weight, bias, *_: run(gates, hx, cx, weight, bias), args)
 
 
@@ -267,20 +267,22 @@ def _fused_rnn_layer_backward(op: OperatorEntry, key_set: int, args: Sequence[An
     bias = _empty_like(hx, (GATES[mode] * width,)) if has_bias else None
     _check_layer(name, gates, hx, cx, weight, bias, mode)
     states = (rows, width)
-    kept = (steps, KEPT[mode] * rows * width)
-    for what, spec, sizes in (
+    workspace_sizes = (steps, KEPT[mode] * rows * width)
+    for argument, spec, sizes in (
         ("grad_output", grad_output, output.sizes),
         ("grad_hy", grad_hy, states),
         ("grad_cy", grad_cy, states),
-        ("workspace", workspace, kept),
+        ("workspace", workspace, workspace_sizes),
     ):
         if spec is not None and spec.sizes != sizes:
-            raise RuntimeError(f"{name}: expected {what} of shape {list(sizes)}, but got {list(spec.sizes)}")
+            raise RuntimeError(
+                f"{name}: expected {argument} of shape {list(sizes)}, but got {list(spec.sizes)}"
+            )
     check_same_device(name, hx, grad_output, grad_hy, grad_cy, output, workspace)
     _check_dtypes(name, hx, grad_output, grad_hy, grad_cy, output, workspace)
     state = _empty_like(hx, states)
     made = (gates, state, state if mode == LSTM else None, _empty_like(hx, weight.sizes), bias)
-    given = {
+    inputs = {
         "grad_output": grad_output,
         "grad_hy": grad_hy,
         "grad_cy": grad_cy,
@@ -291,7 +293,7 @@ def _fused_rnn_layer_backward(op: OperatorEntry, key_set: int, args: Sequence[An
         "workspace": workspace,
     }
     extra = {"mode": mode, "reverse": reverse, "steps": steps}
-    run = _plan_masked(name, "fused_rnn_layer_backward_stub", made, given, extra)
+    run = _plan_masked(name, "fused_rnn_layer_backward_stub", made, inputs, extra)
     return op.rebind(
         lambda go, gh, gc, h, c, w, o, kept, mode, reverse, b: run(go, gh, gc, h, c, w, o, kept), args
     )

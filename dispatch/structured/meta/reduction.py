@@ -37,8 +37,8 @@ def sum_dtype(self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
 
 
 def _accumulated_dtype(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
-    given = meta.maybe_get_output()
-    return sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
+    out_spec = meta.maybe_get_output()
+    return sum_dtype(self, dtype if dtype is not None or out_spec is None else out_spec.dtype)
 
 
 def _reducing_alike(
@@ -55,10 +55,10 @@ def _reducing_alike(
             return None
         sizes = spec.sizes
         if keepdim:
-            kept = [1 if i in dims else n for i, n in enumerate(sizes)]
+            result_sizes = [1 if i in dims else n for i, n in enumerate(sizes)]
         else:
-            kept = [n for i, n in enumerate(sizes) if i not in dims]
-        return TensorSpec.contiguous(tuple(kept), dtype, device)
+            result_sizes = [n for i, n in enumerate(sizes) if i not in dims]
+        return TensorSpec.contiguous(tuple(result_sizes), dtype, device)
 
     return rule
 
@@ -87,18 +87,18 @@ def prod_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None
 
 def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: ScalarType | None) -> None:
     """Infer the mean over `dim`. Raises RuntimeError unless input (or `dtype`) is floating or complex."""
-    asked = self.dtype if dtype is None else dtype
-    if not (asked.is_floating_point or asked.is_complex):
+    computed_dtype = self.dtype if dtype is None else dtype
+    if not (computed_dtype.is_floating_point or computed_dtype.is_complex):
         whose = "Input" if dtype is None else "Optional"
         raise RuntimeError(
             f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex "
-            f"dtype. Got: {asked.scalar_name}"
+            f"dtype. Got: {computed_dtype.scalar_name}"
         )
-    dims, given = reduced_dims(dim, self.ndim), meta.maybe_get_output()
-    out = asked if given is None or dtype is not None else given.dtype
+    dims, out_spec = reduced_dims(dim, self.ndim), meta.maybe_get_output()
+    out = computed_dtype if out_spec is None or dtype is not None else out_spec.dtype
     if not (out.is_floating_point or out.is_complex):
         raise RuntimeError(
-            f"result type {asked.scalar_name} can't be cast to the desired output type {out.scalar_name}"
+            f"result type {computed_dtype.scalar_name} can't be cast to the desired output type {out.scalar_name}"
         )
     _set_reduced(meta, self, dims, keepdim, out)
     meta.rule = _reducing_alike(self, dim, dims, keepdim, out)
@@ -117,11 +117,11 @@ def check_nonempty(name: str, self: TensorSpec, dims: Sequence[int]) -> None:
 
 
 def _check_same_out(meta: MetaBase, self: TensorSpec) -> None:
-    given = meta.maybe_get_output()
-    if given is not None and given.dtype is not self.dtype:
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None and out_spec.dtype is not self.dtype:
         raise RuntimeError(
             f"Expected the dtype for input and out to match, but got {self.dtype.scalar_name} for input's "
-            f"dtype and {given.dtype.scalar_name} for out's dtype."
+            f"dtype and {out_spec.dtype.scalar_name} for out's dtype."
         )
 
 
@@ -135,9 +135,9 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
                 f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
                 "reduction dim with the 'dim' argument."
             )
-        for given, d in zip((dim,) if isinstance(dim, int) else dim, dims, strict=True):
+        for unwrapped, d in zip((dim,) if isinstance(dim, int) else dim, dims, strict=True):
             if self.ndim and self.sizes[d] == 0:
-                raise IndexError(f"{meta.name}(): Expected reduction dim {given} to have non-zero size.")
+                raise IndexError(f"{meta.name}(): Expected reduction dim {unwrapped} to have non-zero size.")
     _set_reduced(meta, self, dims, keepdim, self.dtype)
 
 
@@ -175,9 +175,9 @@ def hash_tensor(meta: MetaBase, self: TensorSpec, dim: Sequence[int], keepdim: b
         for d in dims:
             if self.ndim and self.sizes[d] == 0:
                 raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
-    given = meta.maybe_get_output()
-    if given is not None and given.dtype is not uint64:
-        raise RuntimeError(f"Expected result to be of dtype uint64, but got {given.dtype.scalar_name}")
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None and out_spec.dtype is not uint64:
+        raise RuntimeError(f"Expected result to be of dtype uint64, but got {out_spec.dtype.scalar_name}")
     _set_reduced(meta, self, dims, keepdim, uint64)
 
 
@@ -210,14 +210,14 @@ def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim
 
 def truth_dims(meta: MetaBase, self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) -> None:
     """Infer ``any`` or ``all``: bool, but uint8 for uint8. An empty list of dimensions reduces nothing."""
-    given = meta.maybe_get_output()
-    if given is not None and given.dtype not in (bool_, uint8):
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None and out_spec.dtype not in (bool_, uint8):
         raise RuntimeError(
-            f"{meta.name} only supports bool tensor for result, got: {given.dtype.scalar_name}"
+            f"{meta.name} only supports bool tensor for result, got: {out_spec.dtype.scalar_name}"
         )
     dims = () if dim is not None and len(dim) == 0 else reduced_dims(dim, self.ndim)
     out = uint8 if self.dtype is uint8 else bool_
-    _set_reduced(meta, self, dims, keepdim, out if given is None else given.dtype)
+    _set_reduced(meta, self, dims, keepdim, out if out_spec is None else out_spec.dtype)
 
 
 def truth_dim(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
@@ -239,9 +239,9 @@ def var_correction(
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     if correction is complex:
         raise RuntimeError("value cannot be converted to type double without overflow")
-    dims, given = reduced_dims(dim, self.ndim), meta.maybe_get_output()
+    dims, out_spec = reduced_dims(dim, self.ndim), meta.maybe_get_output()
     real = self.dtype.to_real()
-    out = real if given is None or given.dtype.is_complex else given.dtype
+    out = real if out_spec is None or out_spec.dtype.is_complex else out_spec.dtype
     if not out.is_floating_point:
         raise RuntimeError(
             f"result type {real.scalar_name} can't be cast to the desired output type {out.scalar_name}"
@@ -272,10 +272,10 @@ def var_mean_correction(
 def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
     """Infer log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
     floating = self.dtype.is_floating_point or self.dtype.is_complex
-    meta.casts, given = True, meta.maybe_get_output()
-    if given is not None and not (given.dtype.is_floating_point or given.dtype.is_complex):
+    meta.casts, out_spec = True, meta.maybe_get_output()
+    if out_spec is not None and not (out_spec.dtype.is_floating_point or out_spec.dtype.is_complex):
         raise RuntimeError(
-            f"logsumexp(): Expected floating point type for result tensor, but got: {given.dtype.scalar_name}"
+            f"logsumexp(): Expected floating point type for result tensor, but got: {out_spec.dtype.scalar_name}"
         )
     _set_reduced(
         meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype if floating else get_default_dtype()
@@ -294,9 +294,9 @@ def _vector_norm(meta: MetaBase, self: TensorSpec, ord: str, dim: Sequence[int],
 
 
 def _check_scalar_type(meta: MetaBase, index: int, dtype: ScalarType) -> None:
-    given = meta.maybe_get_output(index)
-    if given is not None and given.dtype is not dtype:
-        raise RuntimeError(f"expected scalar_type {dtype.scalar_name} but found {given.dtype.scalar_name}")
+    out_spec = meta.maybe_get_output(index)
+    if out_spec is not None and out_spec.dtype is not dtype:
+        raise RuntimeError(f"expected scalar_type {dtype.scalar_name} but found {out_spec.dtype.scalar_name}")
 
 
 def logcumsumexp(meta: MetaBase, self: TensorSpec, dim: int) -> None:
@@ -318,6 +318,6 @@ def running_extremum(meta: MetaBase, self: TensorSpec, dim: int) -> None:
 def cumsum(meta: MetaBase, self: TensorSpec, dim: int, dtype: ScalarType | None) -> None:
     """Infer prefix sums along `dim`; the dtype is that of a sum, in place the input's own."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
-    given = meta.maybe_get_output()
-    out = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
+    out_spec = meta.maybe_get_output()
+    out = sum_dtype(self, dtype if dtype is not None or out_spec is None else out_spec.dtype)
     meta.set_output_raw_strided(0, self.sizes, dtype=out)

@@ -38,20 +38,20 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
                 f"self {list(self.sizes)} apart from dimension {d}"
             )
         return d
-    given = src.sizes or (1,)
+    src_sizes = src.sizes or (1,)
     if (
         src.ndim
-        and len(given) < len(theirs)
+        and len(src_sizes) < len(theirs)
         and fits
-        and all(n <= m for n, m in zip(theirs, given, strict=False))
+        and all(n <= m for n, m in zip(theirs, src_sizes, strict=False))
     ):
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-len(given)}, {len(given) - 1}], but got "
-            f"{len(given)}): src has fewer dimensions than index"
+            f"Dimension out of range (expected to be in range of [{-len(src_sizes)}, {len(src_sizes) - 1}], but got "
+            f"{len(src_sizes)}): src has fewer dimensions than index"
         )
-    if len(given) != len(theirs):
+    if len(src_sizes) != len(theirs):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    if not fits or any(n > m for n, m in zip(theirs, given, strict=True)):
+    if not fits or any(n > m for n, m in zip(theirs, src_sizes, strict=True)):
         raise RuntimeError(
             f"Expected index {list(index.sizes)} to be no larger than self {list(self.sizes)} apart from "
             f"dimension {d} "
@@ -126,9 +126,9 @@ def scatter_reduce(
     include_self: bool,
 ) -> None:
     """Infer `self` with elements of `src` reduced at `index` along `dim`."""
-    given, reduce = reduce, _SHORT.get(reduce, reduce)
+    reduce_name, reduce = reduce, _SHORT.get(reduce, reduce)
     if reduce not in COMBINED:
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {given}")
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce_name}")
     _scatter("scatter", meta, self, dim, index, src, None)
     ordered = self.dtype.is_complex and reduce in ("amax", "amin")
     if ordered or (self.dtype is bool_ and reduce == "mean"):

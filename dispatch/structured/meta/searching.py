@@ -55,11 +55,11 @@ def searchsorted(
             f"tensor {list(self.sizes)}"
         )
     dtype = int32 if out_int32 else int64
-    given = meta.maybe_get_output()
-    if given is not None and given.dtype is not dtype:
+    out_spec = meta.maybe_get_output()
+    if out_spec is not None and out_spec.dtype is not dtype:
         _refuse(
             "output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 "
-            f"flag is True, but we got output tensor's dtype {given.dtype.scalar_name} and out_int32 flag is "
+            f"flag is True, but we got output tensor's dtype {out_spec.dtype.scalar_name} and out_int32 flag is "
             f"{out_int32}"
         )
     if out_int32 and sorted_sequence.sizes[-1] >= 2**31 - 1:

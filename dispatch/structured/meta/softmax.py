@@ -32,10 +32,10 @@ def softmax_backward(
         )
     meta.extra["dim"] = wrap_dim(dim, output.ndim)
     if grad_output.dtype is not output.dtype and output.numel:
-        given, expected = output.dtype.scalar_name, grad_output.dtype.scalar_name
+        actual, expected = output.dtype.scalar_name, grad_output.dtype.scalar_name
         if not grad_output.dtype.is_floating_point:
             raise NotImplementedError(f"\"{meta.name.strip('_')}\" not implemented for '{expected}'")
-        raise RuntimeError(f"{meta.name}: expected scalar type {expected} but found {given}")
+        raise RuntimeError(f"{meta.name}: expected scalar type {expected} but found {actual}")
     # Only a softmax that widened 16-bit floats has a gradient of another dtype than its output.
     widened = grad_output.dtype is float32 and input_dtype is float16
     meta.set_output_raw_strided(0, output.sizes, dtype=input_dtype if widened else grad_output.dtype)

@@ -134,8 +134,8 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
         return _refusing_grad(spec, share)
     _, _, offset, sizes, strides = args
-    place = _placing(spec, offset, sizes, strides)
-    return lambda self, other: place(self, other.untyped_storage())
+    assign = _placing(spec, offset, sizes, strides)
+    return lambda self, other: assign(self, other.untyped_storage())
 
 
 def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -160,8 +160,10 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
         raise RuntimeError(f"unequal size length ({len(sizes)}) and stride length ({len(strides)})")
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
-    given = check_strides("set_", sizes, strides or contiguous_strides(sizes), spec.itemsize, offset)
-    target = spec.replace(sizes=sizes, strides=given)
+    checked_strides = check_strides(
+        "set_", sizes, strides or contiguous_strides(sizes), spec.itemsize, offset
+    )
+    target = spec.replace(sizes=sizes, strides=checked_strides)
 
     def place(self: Tensor, source: Storage | TypedStorageBase) -> Tensor:
         storage = untyped_bytes(source, target.dtype)

@@ -43,11 +43,15 @@ def _maps(
     if any(n <= 0 for n in (*spatial, *output_size)):
         sides = SIDES[rank]
         letters = {"depth": "D", "height": "H", "width": "W"}
-        given, wanted = (
+        input_text, output_text = (
             ", ".join(f"{letters[side]}: {n}" for side, n in zip(sides, sizes, strict=True))
             for sizes in (spatial, output_size)
         )
-        joined = f"({given}) and output ({wanted})" if rank == 1 else f"({given}) output ({wanted})"
+        joined = (
+            f"({input_text}) and output ({output_text})"
+            if rank == 1
+            else f"({input_text}) output ({output_text})"
+        )
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {joined}")
     align_corners = not kind.moves and bool(rest[0])
     # Scale factors are arguments of the call: kernels take them with `by_factors`. A call without resizing is a copy,
@@ -94,11 +98,11 @@ def upsample_backward(
             f"Expected a tensor of dimension 3 and tensor.size[{dim}] == {expected[dim]} but got: dimension 3 and "
             f"tensor.size[{dim}] = {grad_output.sizes[dim]}"
         )
-    for dim, (wanted, given) in enumerate(zip(expected, grad_output.sizes, strict=True)):
-        if wanted != given:
+    for dim, (expected_size, size) in enumerate(zip(expected, grad_output.sizes, strict=True)):
+        if expected_size != size:
             raise RuntimeError(
-                f"Expected grad_output to have the same shape as output; output.size({dim}) = {wanted} but got "
-                f"grad_output.size({dim}) = {given}"
+                f"Expected grad_output to have the same shape as output; output.size({dim}) = {expected_size} but got "
+                f"grad_output.size({dim}) = {size}"
             )
     sizes = tuple(input_size)
     meta.extra["maps"] = maps

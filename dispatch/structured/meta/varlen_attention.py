@@ -175,21 +175,21 @@ def varlen_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     _check(name, query, key, value, (starts_q, starts_k), None, None)
     check_same_device(name, query, grad, out, statistics)
     expected = (*query.sizes[:2], value.sizes[2])
-    for what, spec in (("grad_out", grad), ("out", out)):
+    for argument, spec in (("grad_out", grad), ("out", out)):
         if spec is None or spec.sizes != expected or spec.dtype is not query.dtype:
-            given = None if spec is None else f"{spec.dtype} of {list(spec.sizes)}"
+            actual = None if spec is None else f"{spec.dtype} of {list(spec.sizes)}"
             raise RuntimeError(
-                f"{name}: expected {what} to be {query.dtype} of {list(expected)}, but got {given}"
+                f"{name}: expected {argument} to be {query.dtype} of {list(expected)}, but got {actual}"
             )
-    kept = _statistics(query)
+    expected_statistics = _statistics(query)
     if statistics is not None and not statistics.dtype.is_floating_point:
         raise RuntimeError(
             f"{name}: expected logsumexp of a floating dtype, but got {statistics.dtype.scalar_name}"
         )
-    if statistics is None or statistics.sizes != kept.sizes or not statistics.is_contiguous:
+    if statistics is None or statistics.sizes != expected_statistics.sizes or not statistics.is_contiguous:
         raise RuntimeError(
-            f"{name}: expected logsumexp to be contiguous, of {list(kept.sizes)}, as the forward pass gives it, but "
-            f"got {None if statistics is None else list(statistics.sizes)}"
+            f"{name}: expected logsumexp to be contiguous, of {list(expected_statistics.sizes)}, as the forward pass "
+            f"gives it, but got {None if statistics is None else list(statistics.sizes)}"
         )
     outputs = tuple([laid_out_as(spec, spec.sizes) for spec in (query, key, value)])
     names = {

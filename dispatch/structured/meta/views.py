@@ -33,28 +33,28 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
             if product == numel:
                 return tuple(sizes)
         elif product and numel % product == 0:
-            given = list(sizes)
-            given[given.index(-1)] = numel // -product
-            return tuple(given)
-    given = list(sizes)
-    unknown = [i for i, n in enumerate(given) if n == -1]
+            result = list(sizes)
+            result[result.index(-1)] = numel // -product
+            return tuple(result)
+    result = list(sizes)
+    unknown = [i for i, n in enumerate(result) if n == -1]
     if len(unknown) > 1:
         raise RuntimeError("only one dimension can be inferred")
-    if any(n < -1 for n in given):
-        raise RuntimeError(f"invalid shape dimension {min(given)}")
-    known = math.prod(n for n in given if n != -1)
+    if any(n < -1 for n in result):
+        raise RuntimeError(f"invalid shape dimension {min(result)}")
+    known = math.prod(n for n in result if n != -1)
     if unknown:
         if known == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of {numel} elements into shape {given} because the unspecified "
+                f"cannot reshape tensor of {numel} elements into shape {result} because the unspecified "
                 "dimension size "
                 "-1 can be any value and is ambiguous"
             )
         if numel % known == 0:
-            given[unknown[0]] = numel // known
-            return tuple(given)
+            result[unknown[0]] = numel // known
+            return tuple(result)
     elif known == numel:
-        return tuple(given)
+        return tuple(result)
     raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {numel}")
 
 
@@ -134,26 +134,26 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
         )
     lead = len(size) - self.ndim
     sizes, strides = [], []
-    for i, wanted in enumerate(size):
+    for i, target in enumerate(size):
         have = self.sizes[i - lead] if i >= lead else 1
         stride = self.strides[i - lead] if i >= lead else 0
-        if wanted == -1:
+        if target == -1:
             if i < lead:
                 raise RuntimeError(
                     "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
                     f"dimension {i}"
                 )
-            wanted = have
-        if wanted < 0:
+            target = have
+        if target < 0:
             raise RuntimeError(f"expand: sizes must be -1 or not negative, got {list(size)}")
-        if have != wanted:
+        if have != target:
             if have != 1:
                 raise RuntimeError(
-                    f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
+                    f"The expanded size of the tensor ({target}) must match the existing size ({have}) at "
                     f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
                 )
             stride = 0
-        sizes.append(wanted)
+        sizes.append(target)
         strides.append(stride)
     for i in range(lead - 1 if self.ndim else -1, -1, -1):
         if sizes[i] == 1:
@@ -265,8 +265,8 @@ def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int)
 
 def squeeze_all(self: TensorSpec) -> Geometry:
     """Remove the dimensions of size 1."""
-    kept = [i for i in range(self.ndim) if self.sizes[i] != 1]
-    return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
+    kept_dims = [i for i in range(self.ndim) if self.sizes[i] != 1]
+    return Geometry(tuple(self.sizes[i] for i in kept_dims), tuple(self.strides[i] for i in kept_dims))
 
 
 def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
@@ -277,8 +277,8 @@ def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
         if wrapped in named:
             raise RuntimeError(f"dim {wrapped} appears multiple times in the list of dims")
         named.add(wrapped)
-    kept = [i for i in range(self.ndim) if i not in named or self.sizes[i] != 1]
-    return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
+    kept_dims = [i for i in range(self.ndim) if i not in named or self.sizes[i] != 1]
+    return Geometry(tuple(self.sizes[i] for i in kept_dims), tuple(self.strides[i] for i in kept_dims))
 
 
 def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
@@ -302,25 +302,25 @@ def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
     old, new = self.itemsize, dtype.itemsize
     if old == new:
         return Geometry(self.sizes, self.strides, dtype=dtype)
-    what = f"to view {self.dtype.scalar_name} as {dtype.scalar_name} (different element sizes)"
+    suffix = f"to view {self.dtype.scalar_name} as {dtype.scalar_name} (different element sizes)"
     if self.ndim == 0:
-        raise RuntimeError(f"self.dim() cannot be 0 {what}")
+        raise RuntimeError(f"self.dim() cannot be 0 {suffix}")
     last, stride = self.sizes[-1], self.strides[-1]
     if old > new:
         if stride != 1:
-            raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {stride}")
+            raise RuntimeError(f"self.stride(-1) must be 1 {suffix}, but got {stride}")
         ratio = old // new
         strides = (*[s * ratio for s in self.strides[:-1]], 1)
         return Geometry((*self.sizes[:-1], last * ratio), strides, dtype=dtype)
     ratio = new // old
     if last % ratio:
-        raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {what}, but got {last}")
+        raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {suffix}, but got {last}")
     if stride != 1:
-        raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {stride}")
+        raise RuntimeError(f"self.stride(-1) must be 1 {suffix}, but got {stride}")
     for position, outer in enumerate(self.strides[:-1]):
         if outer % ratio:
             raise RuntimeError(
-                f"self.stride({position}) must be divisible by {ratio} {what}, but got {outer}"
+                f"self.stride({position}) must be divisible by {ratio} {suffix}, but got {outer}"
             )
     strides = (*[s // ratio for s in self.strides[:-1]], 1)
     return Geometry((*self.sizes[:-1], last // ratio), strides, dtype=dtype)
@@ -362,10 +362,10 @@ def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
     first = 0
     if length:
         first = offset * self.strides[b] if offset >= 0 else -offset * self.strides[a]
-    kept = [i for i in range(self.ndim) if i not in (a, b)]
+    kept_dims = [i for i in range(self.ndim) if i not in (a, b)]
     return Geometry(
-        (*[self.sizes[i] for i in kept], length),
-        (*[self.strides[i] for i in kept], self.strides[a] + self.strides[b]),
+        (*[self.sizes[i] for i in kept_dims], length),
+        (*[self.strides[i] for i in kept_dims], self.strides[a] + self.strides[b]),
         first,
     )
 
@@ -467,11 +467,11 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return inference_view
     # Indexing a vector would return a NumPy scalar, not a view.
     expression = "data[index]" if result.ndim else "data[index, ...]"
-    given: dict[str, Any] = {"size": size, "refuse": _refuse_index}
+    constants: dict[str, Any] = {"size": size, "refuse": _refuse_index}
     if not on_host:
         expression = "data.offset_by(index % size * nbytes)"
-        given["nbytes"] = nbytes
-    return view_maker(expression, tuple(given), ", index", _IN_BOUNDS)(result, **given)
+        constants["nbytes"] = nbytes
+    return view_maker(expression, tuple(constants), ", index", _IN_BOUNDS)(result, **constants)
 
 
 _IN_BOUNDS = f"""if not -size <= index < size:

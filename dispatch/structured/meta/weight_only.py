@@ -92,33 +92,33 @@ def _requantized_int_mm(
     m, n = _product_of_integers(name, self, mat2)
     _check_numbers(name, "offsets", offsets, n, "int32")
     _check_numbers(name, "multiplier", multiplier, n)
-    given = [self, mat2, offsets, multiplier]
+    operands = [self, mat2, offsets, multiplier]
     if bias is not None:
         _check_numbers(name, "bias", bias, n)
-        given.append(bias)
-    for what, number in (("zero_point", zero_point), ("least", least)):
+        operands.append(bias)
+    for argument, number in (("zero_point", zero_point), ("least", least)):
         if not 0 <= number <= 255:
-            raise RuntimeError(f"{name}: expected `{what}` to be an integer of 8 bits, got {number}")
-    check_same_device(name, *given)
+            raise RuntimeError(f"{name}: expected `{argument}` to be an integer of 8 bits, got {number}")
+    check_same_device(name, *operands)
     meta.set_output_raw_strided(0, (m, n), dtype=uint8)
 
 
 def _product_of_integers(name: str, self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
     """Check a matmul of int8 and return its sizes."""
-    for what, spec in (("self", self), ("mat2", mat2)):
-        _check_matrix(name, what, spec)
-        _check_dtype(name, what, spec, "int8")
+    for argument, spec in (("self", self), ("mat2", mat2)):
+        _check_matrix(name, argument, spec)
+        _check_dtype(name, argument, spec, "int8")
     (m, k), n = self.sizes, mat2.sizes[1]
     if mat2.sizes[0] != k:
         raise RuntimeError(f"{name}: expected `mat2` to have {k} rows, got sizes {list(mat2.sizes)}")
     return m, n
 
 
-def _check_numbers(name: str, what: str, spec: TensorSpec, size: int, dtype: str = "float32") -> None:
-    _check_dtype(name, what, spec, dtype)
+def _check_numbers(name: str, argument: str, spec: TensorSpec, size: int, dtype: str = "float32") -> None:
+    _check_dtype(name, argument, spec, dtype)
     if spec.sizes != (size,):
-        raise RuntimeError(f"{name}: expected `{what}` to have sizes [{size}], got {list(spec.sizes)}")
-    _check_contiguous(name, what, spec)
+        raise RuntimeError(f"{name}: expected `{argument}` to have sizes [{size}], got {list(spec.sizes)}")
+    _check_contiguous(name, argument, spec)
 
 
 def _weight_int4pack_mm(

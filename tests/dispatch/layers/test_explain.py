@@ -31,7 +31,7 @@ def test_softmax_names_operators_keys_kernels_files_and_the_algorithm(device):
     assert "plan: functional: new memory for the result" in lines
     (stub,) = inner.planning.stubs
     assert (stub.name, stub.device_type) == ("softmax_stub", device)
-    assert stub.place.startswith(f"{package}/normalization/softmax.py:")
+    assert stub.location.startswith(f"{package}/normalization/softmax.py:")
     files = {place.partition(":")[0] for place in found.files}
     assert {
         "dispatch/native_functions/softmax.yaml",

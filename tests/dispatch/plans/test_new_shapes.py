@@ -216,8 +216,10 @@ def test_a_whole_number_for_a_float_is_planned_once(monkeypatch):
         expected = tt.empty(3, 4).uniform_(float(low), float(high))
         assert x.tolist() == expected.tolist()
     planned = []
-    plan_anew = OverloadPacket._plan_anew
-    monkeypatch.setattr(OverloadPacket, "_plan_anew", lambda *args: planned.append(args) or plan_anew(*args))
+    plan_new_kind = OverloadPacket._plan_new_kind
+    monkeypatch.setattr(
+        OverloadPacket, "_plan_new_kind", lambda *args: planned.append(args) or plan_new_kind(*args)
+    )
     for _ in range(3):
         x.uniform_(0, 1)
         tt.empty(3, 4).uniform_(1, 7)

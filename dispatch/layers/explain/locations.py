@@ -20,32 +20,32 @@ def file_of(path: str) -> str:
         return path
 
 
-def place_of(function: Any) -> str | None:
+def location_of(function: Any) -> str | None:
     """Return file and line of the function that a callable is, or that a kernel's wrappers wrap; None for others."""
-    found = None
+    first = None
     for each in _inwards(function, set()):
         code = each.__code__
-        place = f"{file_of(code.co_filename)}:{code.co_firstlineno}"
-        if not place.startswith(_WRAPPING):
-            return place
-        found = found or place
-    return found
+        location = f"{file_of(code.co_filename)}:{code.co_firstlineno}"
+        if not location.startswith(_WRAPPING):
+            return location
+        first = first or location
+    return first
 
 
-def places_of_factory(factory: Callable[..., Any]) -> list[str]:
+def locations_of_factory(factory: Callable[..., Any]) -> list[str]:
     """Return the locations of a kernel factory and of the factories that it selects or wraps, outermost first."""
-    found: list[str] = []
+    locations: list[str] = []
     for each in _inwards(factory, set()):
         code = each.__code__
         file = file_of(code.co_filename)
         # Other contents of a factory, such as the function of an element, are not called with a `StructuredCall`.
-        is_factory = not found or code.co_varnames[: code.co_argcount] == ("call",)
+        is_factory = not locations or code.co_varnames[: code.co_argcount] == ("call",)
         if is_factory and not file.startswith(_WRAPPING):
-            found.append(f"{file}:{code.co_firstlineno}")
-    if not found:
-        place = place_of(factory)
-        return [] if place is None else [place]
-    return found
+            locations.append(f"{file}:{code.co_firstlineno}")
+    if not locations:
+        location = location_of(factory)
+        return [] if location is None else [location]
+    return locations
 
 
 def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
@@ -72,7 +72,7 @@ def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
             yield from _inwards(value, seen)
 
 
-def place_of_declaration(source: str) -> str:
+def location_of_declaration(source: str) -> str:
     """Return the line of its file that declares an operator, if the file belongs to this package."""
     file, colon, operator = source.partition(".yaml: ")
     if not colon:
@@ -81,15 +81,15 @@ def place_of_declaration(source: str) -> str:
     return _line(f"dispatch/{file}.yaml", f"- func: {operator}(")
 
 
-def place_of_derivative(name: str) -> str | None:
+def location_of_derivative(name: str) -> str | None:
     """Return the row of the derivative of an operator of ``aten``; None if there is none."""
-    found = _line("dispatch/derivatives.yaml", f"- name: {name.removeprefix('aten::')}(")
-    return found if ":" in found else None
+    location = _line("dispatch/derivatives.yaml", f"- name: {name.removeprefix('aten::')}(")
+    return location if ":" in location else None
 
 
 def _line(file: str, start: str) -> str:
     """Return the first line of a package file that starts so, as ``file:line``; the file alone if there is none."""
     path = _PACKAGE / file
     lines = path.read_text().splitlines() if path.exists() else []
-    found = next((i for i, line in enumerate(lines, 1) if line.startswith(start)), None)
-    return file if found is None else f"{file}:{found}"
+    line_number = next((i for i, line in enumerate(lines, 1) if line.startswith(start)), None)
+    return file if line_number is None else f"{file}:{line_number}"
