@@ -88,33 +88,33 @@ class _Merging:
         self.reached[number] = self.downstream[where]
         return number
 
-    def merge(self, one: int, other: int) -> int:
+    def merge(self, first: int, second: int) -> int:
         """Merge two partitions into the larger one, if no path leads out of them and back.
 
         Returns:
-            The number of the merged partition, or `one`.
+            The number of the merged partition, or `first`.
         """
-        members = self.members[one] | self.members[other]
-        users = (self.outside_users[one] | self.outside_users[other]) & ~members
-        if self._reach(users, one, other) & members:
-            return one
-        if self.members[one].bit_count() < self.members[other].bit_count():
-            one, other = other, one
-        self.members[one], self.outside_users[one] = members, users
-        self.reached[one] |= self.reached[other]
-        self.first[one] = min(self.first[one], self.first[other])
+        members = self.members[first] | self.members[second]
+        users = (self.outside_users[first] | self.outside_users[second]) & ~members
+        if self._reach(users, first, second) & members:
+            return first
+        if self.members[first].bit_count() < self.members[second].bit_count():
+            first, second = second, first
+        self.members[first], self.outside_users[first] = members, users
+        self.reached[first] |= self.reached[second]
+        self.first[first] = min(self.first[first], self.first[second])
         for table in (self.members, self.first, self.outside_users, self.reached):
-            del table[other]
-        return one
+            del table[second]
+        return first
 
-    def _reach(self, users: int, one: int, other: int) -> int:
+    def _reach(self, users: int, first: int, second: int) -> int:
         """Return `users` and the nodes downstream of them, through other partitions too."""
         reached = rest = users
         while rest:
             lowest = (rest & -rest).bit_length() - 1
             reached |= self.downstream[lowest]
             rest &= ~(self.downstream[lowest] | 1 << lowest)
-        waiting = [number for number in self.members if number not in (one, other)]
+        waiting = [number for number in self.members if number not in (first, second)]
         while entered := [number for number in waiting if self.members[number] & reached]:
             waiting = [number for number in waiting if number not in entered]
             for number in entered:
@@ -184,12 +184,12 @@ class CapabilityBasedPartitioner:
             if members >> merging.place[node] & 1
         }
         self._keep_results_together(nodes, of_node)
-        found = []
+        proposed = []
         for number in merging.members:
             inside = [node for node in nodes if of_node.get(node) == number]
             if inside and (self.allows_single_node_partition or self._is_worth_it(inside)):
-                found.append(Partition(number, inside, [merging.place[node] for node in inside]))
-        return found
+                proposed.append(Partition(number, inside, [merging.place[node] for node in inside]))
+        return proposed
 
     @staticmethod
     def _keep_results_together(nodes: Sequence[Node], of_node: dict[Node, int]) -> None:
