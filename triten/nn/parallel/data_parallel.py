@@ -103,8 +103,8 @@ def _check_place(module: Module, device: Device) -> None:
 def _index(device: DeviceId) -> int:
     if isinstance(device, int):
         return device
-    found = Device(device)
-    return -1 if found.type == "cpu" else found.index or 0
+    parsed = Device(device)
+    return -1 if parsed.type == "cpu" else parsed.index or 0
 
 
 def _target(index: int) -> Device:
