@@ -10,9 +10,9 @@ from .scheduler import LRScheduler
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts"]
 
 
-def _height(place: float, span: float) -> float:
+def _height(position: float, span: float) -> float:
     """Return the cosine curve from 2 to 0 over `span`."""
-    return 1 + math.cos(math.pi * place / span)
+    return 1 + math.cos(math.pi * position / span)
 
 
 class CosineAnnealingLR(LRScheduler):
