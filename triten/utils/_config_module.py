@@ -21,19 +21,19 @@ class ConfigModule(ModuleType):
     def patch(
         self, changes: str | Mapping[str, Any] | None = None, val: Any = None, **more: Any
     ) -> Iterator[None]:
-        """Have other settings in a block, or as a decorator in a function.
+        """Change settings inside a block, or in a function as its decorator.
 
         Args:
             changes: Values by name, or one name.
             val: The value of the one name.
             more: Values by name.
         """
-        given = {changes: val} if isinstance(changes, str) else dict(changes or {})
-        wanted = {**given, **more}
+        settings = {changes: val} if isinstance(changes, str) else dict(changes or {})
+        all_settings = {**settings, **more}
         absent = object()
-        before = {name: getattr(*self._place(name), absent) for name in wanted}
+        before = {name: getattr(*self._place(name), absent) for name in all_settings}
         try:
-            for name, value in wanted.items():
+            for name, value in all_settings.items():
                 setattr(*self._place(name), value)
             yield
         finally:
@@ -57,8 +57,8 @@ class ConfigModule(ModuleType):
             *vars(self),
             *(each for each, kind in vars(type(self)).items() if isinstance(kind, property)),
         ]
-        found = {each: getattr(self, each) for each in names if not each.startswith("_")}
-        return {each: value for each, value in found.items() if not isinstance(value, ModuleType)}
+        values = {each: getattr(self, each) for each in names if not each.startswith("_")}
+        return {each: value for each, value in values.items() if not isinstance(value, ModuleType)}
 
     def get_config_copy(self) -> dict[str, Any]:
         """Return a copy of all settings; those of a group have names with a dot."""
