@@ -64,12 +64,12 @@ class _Comparison:
         self.check_dtype = check_dtype
         self.allow_subclasses = allow_subclasses
         self.message = message
-        self.place: list[object] = []
+        self.path: list[object] = []
 
     def fail(self, text: str) -> Never:
         """Raise AssertionError with PyTorch's message, or the caller's."""
-        if self.place:
-            text += f"\n\nThe failure occurred for item {''.join(f'[{each!r}]' for each in self.place)}"
+        if self.path:
+            text += f"\n\nThe failure occurred for item {''.join(f'[{each!r}]' for each in self.path)}"
         if self.message is not None:
             text = self.message if isinstance(self.message, str) else self.message(text)
         raise AssertionError(text)
@@ -119,9 +119,9 @@ class _Comparison:
         elif len(actual) != len(expected):
             self.fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
         for key in sorted(expected, key=str) if is_mapping else range(len(actual)):
-            self.place.append(key)
+            self.path.append(key)
             self.compare(actual[key], expected[key])
-            self.place.pop()
+            self.path.pop()
 
     def _numbers(self, actual: Any, expected: Any) -> None:
         actual, expected = (x.item() if isinstance(x, np.number) else x for x in (actual, expected))

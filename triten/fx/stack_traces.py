@@ -8,7 +8,7 @@ import traceback
 
 from .qualified_names import ROOT
 
-_PLACE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
+_FRAME_LINE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
 
 
 def recorded_stack() -> str | None:
@@ -41,7 +41,7 @@ def summary_of(stack_trace: str | None) -> str:
     """
     lines = (stack_trace or "").strip().split("\n")
     for location, code in reversed(list(itertools.pairwise(lines))):
-        matched = _PLACE.match(location.strip())
+        matched = _FRAME_LINE.match(location.strip())
         if matched is not None:
             file, line, function = matched.groups()
             return f"File: {file}:{line} in {function}, code: {code.strip()}"

@@ -31,20 +31,20 @@ class ConfigModule(ModuleType):
         settings = {changes: val} if isinstance(changes, str) else dict(changes or {})
         all_settings = {**settings, **more}
         absent = object()
-        before = {name: getattr(*self._place(name), absent) for name in all_settings}
+        before = {name: getattr(*self._owner_and_name(name), absent) for name in all_settings}
         try:
             for name, value in all_settings.items():
-                setattr(*self._place(name), value)
+                setattr(*self._owner_and_name(name), value)
             yield
         finally:
             for name, value in before.items():
                 if value is absent:
-                    if hasattr(*self._place(name)):
-                        delattr(*self._place(name))
+                    if hasattr(*self._owner_and_name(name)):
+                        delattr(*self._owner_and_name(name))
                 else:
-                    setattr(*self._place(name), value)
+                    setattr(*self._owner_and_name(name), value)
 
-    def _place(self, name: str) -> tuple[Any, str]:
+    def _owner_and_name(self, name: str) -> tuple[Any, str]:
         """Return the object that has a setting, and the setting's name there."""
         *path, last = name.split(".")
         holder: Any = self
@@ -75,7 +75,7 @@ class ConfigModule(ModuleType):
     def load_config(self, config: Mapping[str, Any]) -> None:
         """Set all settings of a copy that `get_config_copy` made."""
         for name, value in config.items():
-            setattr(*self._place(name), value)
+            setattr(*self._owner_and_name(name), value)
 
 
 def install_config_module(module: ModuleType, cls: type[ConfigModule] = ConfigModule) -> None:

@@ -73,7 +73,7 @@ class Order(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The answer to an order: a batch, a `Failure`, or `END`."""
+    """Answer to an order: a batch, a `Failure`, or `End`."""
 
     loop: int
     number: int

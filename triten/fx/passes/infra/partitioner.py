@@ -58,12 +58,12 @@ class _Merging:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self.place = {node: number for number, node in enumerate(nodes)}
+        self.position = {node: number for number, node in enumerate(nodes)}
         self.downstream = [0] * len(nodes)
         self.users = [0] * len(nodes)
         for number in reversed(range(len(nodes))):
             for user in nodes[number].users:
-                where = self.place[user]
+                where = self.position[user]
                 self.users[number] |= 1 << where
                 self.downstream[number] |= 1 << where | self.downstream[where]
         self.members: dict[int, int] = {}
@@ -76,12 +76,12 @@ class _Merging:
 
     def users_of(self, node: Node) -> int:
         """Return the users of a node."""
-        return self.users[self.place[node]]
+        return self.users[self.position[node]]
 
     def add(self, node: Node) -> int:
         """Make a partition of a node, and return its number."""
-        where = self.place[node]
-        number = len(self.place) - where
+        where = self.position[node]
+        number = len(self.position) - where
         self.members[number] = 1 << where
         self.first[number] = number
         self.outside_users[number] = self.users[where]
@@ -181,14 +181,14 @@ class CapabilityBasedPartitioner:
             node: number
             for node in nodes
             for number, members in merging.members.items()
-            if members >> merging.place[node] & 1
+            if members >> merging.position[node] & 1
         }
         self._keep_results_together(nodes, of_node)
         proposed = []
         for number in merging.members:
             inside = [node for node in nodes if of_node.get(node) == number]
             if inside and (self.allows_single_node_partition or self._is_worth_it(inside)):
-                proposed.append(Partition(number, inside, [merging.place[node] for node in inside]))
+                proposed.append(Partition(number, inside, [merging.position[node] for node in inside]))
         return proposed
 
     @staticmethod
