@@ -54,13 +54,13 @@ class Rollout:
 
 def advantages_of(rewards: tt.Tensor, values: tt.Tensor, ended: tt.Tensor) -> tt.Tensor:
     """Return generalized advantage estimates (T, N) of rewards and ends (T, N), and values (T + 1, N)."""
-    found, later = [], tt.zeros_like(rewards[0])
+    advantages, later = [], tt.zeros_like(rewards[0])
     for step in reversed(range(len(rewards))):
         alive = 1 - ended[step]
         error = rewards[step] + DISCOUNT * alive * values[step + 1] - values[step]
         later = error + DISCOUNT * TRACE * alive * later
-        found.append(later)
-    return tt.stack(found[::-1])
+        advantages.append(later)
+    return tt.stack(advantages[::-1])
 
 
 class Carts:

@@ -82,7 +82,7 @@ def train(
     steps: int,
     seed: int,
     progress: Progress,
-    what: str,
+    description: str,
 ) -> tuple[float, float, int]:
     """Train the model; return the last loss, characters per second, and launches of the last step.
 
@@ -91,11 +91,11 @@ def train(
     generator = tt.Generator().manual_seed(seed)
     optimizer = tt.optim.AdamW(model.parameters(), lr=3e-3, fused=True)
     loss, timed, begin, launches = tt.zeros(()), 0, time.perf_counter(), Launches(data.is_cuda)
-    for step in progress.track(range(steps), description=what):
+    for step in progress.track(range(steps), description=description):
         if step == steps - 1:
             launches.begin()
-        tokens, wanted = batch_of(data, generator)
-        loss = F.cross_entropy(forward(tokens).flatten(0, 1), wanted.flatten())
+        tokens, targets = batch_of(data, generator)
+        loss = F.cross_entropy(forward(tokens).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -149,8 +149,8 @@ def write(model: nn.Module, text: str, characters: str, count: int, generator: t
     tokens = [characters.index(c) for c in text]
     with tt.no_grad():
         for _ in range(count):
-            given = tt.tensor([tokens[-CONTEXT:]], device=device)
-            chances = tt.softmax(model(given)[0, -1] / 0.7, 0).cpu()
+            context = tt.tensor([tokens[-CONTEXT:]], device=device)
+            chances = tt.softmax(model(context)[0, -1] / 0.7, 0).cpu()
             tokens.append(int(tt.multinomial(chances, 1, generator=generator)))
     return "".join(characters[t] for t in tokens)
 
@@ -185,19 +185,19 @@ def main() -> None:
     )
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     losses = []
-    for what in ("eager", "compiled"):
+    for variant in ("eager", "compiled"):
         tt.manual_seed(arguments.seed)
         model = GPT(len(characters), arguments.layers, arguments.width, heads=4).to(device)
-        forward = tt.compile(model, fullgraph=True, mode=arguments.mode) if what == "compiled" else model
+        forward = tt.compile(model, fullgraph=True, mode=arguments.mode) if variant == "compiled" else model
         if device == "cuda":
             tt.cuda.reset_peak_memory_stats()
         with Progress(*columns, console=console) as progress:
             loss, speed, launches = train(
-                model, forward, data, arguments.steps, arguments.seed, progress, what
+                model, forward, data, arguments.steps, arguments.seed, progress, variant
             )
         losses.append(loss)
         tokens, _ = batch_of(data, tt.Generator().manual_seed(0))
-        if what == "eager":
+        if variant == "eager":
             ahead, back = Count(), Count()
             with ahead:
                 logits = model(tokens)
@@ -205,10 +205,10 @@ def main() -> None:
                 logits.backward(tt.ones_like(logits))
             steps = [f"{ahead.calls} operators", f"{back.calls} operators"]
         else:
-            found = tt.compiler.explain(model, tokens)
-            steps = [f"{len(s.steps)} steps, {len(s.kernels)} fused" for s in found.schedules]
+            explanation = tt.compiler.explain(model, tokens)
+            steps = [f"{len(s.steps)} steps, {len(s.kernels)} fused" for s in explanation.schedules]
         on_gpu = [str(launches), f"{tt.cuda.max_memory_allocated() / 1e6:.1f}"] if device == "cuda" else []
-        table.add_row(what, f"{loss:.6f}", f"{speed:,.0f}", *steps, *on_gpu)
+        table.add_row(variant, f"{loss:.6f}", f"{speed:,.0f}", *steps, *on_gpu)
     console.print(table)
     print(f"losses are equal: {losses[0] == losses[1]}")
     if arguments.sample:

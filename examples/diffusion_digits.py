@@ -123,11 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             total += loss.detach() * len(batch)
         if epoch % max(1, options.epochs // 6) == 0:
             print(f"epoch {epoch:3}: mean squared error {total.item() / len(images):.4f}", flush=True)
-    asked = tt.arange(10, device=options.device).repeat(options.samples)
-    drawn = sample(model.eval(), asked)
-    print(picture(drawn[:10]))
-    nearest = labels[tt.cdist(drawn.flatten(1), images.flatten(1)).argmin(1)]
-    print(f"digits as asked for: {100 * (nearest == asked).double().mean().item():.0f} %")
+    digits = tt.arange(10, device=options.device).repeat(options.samples)
+    samples = sample(model.eval(), digits)
+    print(picture(samples[:10]))
+    nearest = labels[tt.cdist(samples.flatten(1), images.flatten(1)).argmin(1)]
+    print(f"digits as asked for: {100 * (nearest == digits).double().mean().item():.0f} %")
 
 
 if __name__ == "__main__":

@@ -60,13 +60,13 @@ class BytePairEncoding:
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text."""
-        found = []
+        tokens = []
         for word in self.split(text):
             ids = list(word.encode())
             while pairs := [pair for pair in pairwise(ids) if pair in self.ranks]:
                 ids = self.merge(ids, min(pairs, key=self.ranks.__getitem__))
-            found += ids
-        return found
+            tokens += ids
+        return tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens. Bytes that are no UTF-8 become replacement characters."""
@@ -95,9 +95,9 @@ class GPT(nn.Module):
     def generate(self, tokens: tt.Tensor, count: int, top_k: int = 10, temperature: float = 0.8) -> tt.Tensor:
         """Append `count` sampled tokens to tokens (length,)."""
         for _ in range(count):
-            values, places = self(tokens[-CONTEXT:].unsqueeze(0))[0, -1].topk(top_k)
+            values, indices = self(tokens[-CONTEXT:].unsqueeze(0))[0, -1].topk(top_k)
             drawn = tt.multinomial((values / temperature).softmax(0), 1)
-            tokens = tt.cat([tokens, places[drawn]])
+            tokens = tt.cat([tokens, indices[drawn]])
         return tokens
 
 

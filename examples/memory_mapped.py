@@ -77,11 +77,11 @@ def parts(rows: tt.Tensor, device: str) -> Iterator[tt.Tensor]:
 
 def moments_of(rows: tt.Tensor, device: str) -> Moments:
     """Return the moments of mapped rows."""
-    found: Moments | None = None
+    moments: Moments | None = None
     for part in parts(rows, device):
-        found = Moments.of(part) if found is None else found.merged(Moments.of(part))
-    assert found is not None
-    return found
+        moments = Moments.of(part) if moments is None else moments.merged(Moments.of(part))
+    assert moments is not None
+    return moments
 
 
 def medians_of(rows: tt.Tensor, moments: Moments, device: str) -> tt.Tensor:

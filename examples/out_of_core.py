@@ -127,8 +127,8 @@ def in_memory(task: Task) -> Report:
     started = time.perf_counter()
     x = tt.as_tensor(zarr.open_array(task.path, mode="r")[:], device=task.device)
     centres = k_means(x[:CLUSTERS], task.rounds, lambda centres: totals(x, centres))
-    found = map(to_array, (x.mean(0), x.T @ x, centres))
-    return Report(*found, time.perf_counter() - started, peak_megabytes())
+    results = map(to_array, (x.mean(0), x.T @ x, centres))
+    return Report(*results, time.perf_counter() - started, peak_megabytes())
 
 
 def to_array(x: tt.Tensor) -> np.ndarray:
@@ -175,8 +175,8 @@ def main() -> None:
     print(f"{'seconds':>12} {chunked.seconds:12.2f} {whole.seconds:12.2f}")
     print(f"{'peak, MB':>12} {chunked.peak:12.0f} {whole.peak:12.0f}")
     for name in ("mean", "product", "centres"):
-        one, other = getattr(chunked, name), getattr(whole, name)
-        difference = float(np.max(np.abs(one - other)) / np.max(np.abs(other)))
+        chunked_value, whole_value = getattr(chunked, name), getattr(whole, name)
+        difference = float(np.max(np.abs(chunked_value - whole_value)) / np.max(np.abs(whole_value)))
         print(f"{name:>12} differ by {difference:.1e} of the largest number")
 
 

@@ -81,8 +81,8 @@ def main() -> None:
         quantize_(aware, QATConfig(config, step="prepare"))
         train(aware, images, labels, arguments.qat_epochs, 0.005, arguments.batch_size)
         quantize_(aware, QATConfig(config, step="convert"))
-        found = (accuracy(each, test_images, test_labels) for each in (after, aware))
-        print("{}: {:.1f} % after training, {:.1f} % with training that expects it".format(name, *found))
+        accuracies = (accuracy(each, test_images, test_labels) for each in (after, aware))
+        print("{}: {:.1f} % after training, {:.1f} % with training that expects it".format(name, *accuracies))
 
 
 if __name__ == "__main__":

@@ -97,8 +97,8 @@ def confusion(model: nn.Sequential, loader: DataLoader[tuple[tt.Tensor, int]], c
     """Return how many images of each class (rows) are taken for each class (columns)."""
     table = tt.zeros(classes * classes, dtype=tt.int64)
     for x, labels in loader:
-        found = model.eval()(x.to(model[-1].weight.device)).argmax(1).cpu()
-        table += tt.bincount(labels * classes + found, minlength=len(table))
+        predictions = model.eval()(x.to(model[-1].weight.device)).argmax(1).cpu()
+        table += tt.bincount(labels * classes + predictions, minlength=len(table))
     return table.view(classes, classes)
 
 

@@ -90,14 +90,14 @@ def arguments_of(rows: int, columns: int, device: str, dtype: tt.dtype) -> list[
 def check(device: str) -> None:
     """Compare outputs and gradients with the reference, for columns that fill a block and that do not."""
     for columns in (64, 100):
-        found = []
+        results = []
         for function in (add_rms_norm, reference):
             tt.manual_seed(0)
             arguments = arguments_of(4, columns, device, tt.float32)
             h, y = function(*arguments)
             (h.square() + y.sin()).sum().backward()
-            found.append([h, y, *(each.grad for each in arguments)])
-        tt.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+            results.append([h, y, *(each.grad for each in arguments)])
+        tt.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)
     tt.library.opcheck(add_rms_norm, arguments_of(3, 20, device, tt.float32))
     print("outputs, gradients and opcheck: right")
 

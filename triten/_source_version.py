@@ -48,14 +48,14 @@ def version_of(described: str) -> str | None:
         >>> version_of("v0.2.0-0-g1234567"), version_of("v0.2.0-5-g1234567-dirty")
         ('0.2.0', '0.2.1.dev5+g1234567.dirty')
     """
-    found = _DESCRIBED.fullmatch(described)
-    if found is None:
+    match = _DESCRIBED.fullmatch(described)
+    if match is None:
         return None
-    if found["count"] == "0" and not found["dirty"]:
-        return found["release"]
-    *parts, last = map(int, found["release"].split("."))
+    if match["count"] == "0" and not match["dirty"]:
+        return match["release"]
+    *parts, last = map(int, match["release"].split("."))
     coming = ".".join(map(str, (*parts, last + 1)))
-    return f"{coming}.dev{found['count']}+{found['commit']}{'.dirty' if found['dirty'] else ''}"
+    return f"{coming}.dev{match['count']}+{match['commit']}{'.dirty' if match['dirty'] else ''}"
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -145,11 +145,11 @@ def _refuse_other_torch() -> None:
         )
     own = [Path(str(other.locate_file(file))) for file in other.files or ()] if other is not None else []
     for name in (_NAME, "functorch"):
-        found = PathFinder.find_spec(name)
+        spec = PathFinder.find_spec(name)
         # A folder without __init__.py has no origin, and the package that is written here comes before it.
-        if found is not None and found.origin is not None and Path(found.origin) not in own:
+        if spec is not None and spec.origin is not None and Path(spec.origin) not in own:
             raise InstallError(
-                f"`import {name}` imports {found.origin}, which no distribution owns; remove it, or {_REMEDY}"
+                f"`import {name}` imports {spec.origin}, which no distribution owns; remove it, or {_REMEDY}"
             )
 
 

@@ -187,14 +187,14 @@ class _Refused:
 
 def _find(module: str, row: Mapping[str, str], name: str) -> Any:
     """Return the object of a name that a row gives to a module. Raise LookupError if the row lacks the name."""
-    for place, words in row.items():
+    for target, words in row.items():
         for word in words.split():
             theirs, _, ours = word.partition("=")
             if theirs == name:
-                if place.startswith("!"):
+                if target.startswith("!"):
                     shown = f"torch{module.removeprefix(_ROOT)}"
-                    return type(name, (_Refused,), {"__module__": shown, "_reason": place[1:]})
-                return getattr(import_module(f"{_ROOT}.{place}" if place else _ROOT), ours or theirs)
+                    return type(name, (_Refused,), {"__module__": shown, "_reason": target[1:]})
+                return getattr(import_module(f"{_ROOT}.{target}" if target else _ROOT), ours or theirs)
     raise LookupError(name)
 
 
@@ -203,18 +203,18 @@ def _names(row: Mapping[str, str]) -> list[str]:
 
 
 def _extend(module: ModuleType, row: Mapping[str, str]) -> None:
-    """Have a module find the names of a row, after its own."""
+    """Make a module resolve the names of a row, after its own names."""
     own = vars(module).get("__getattr__")
 
     def find(name: str) -> Any:
         try:
-            found = _find(module.__name__, row, name)
+            value = _find(module.__name__, row, name)
         except LookupError:
             if own is not None:
                 return own(name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}") from None
-        setattr(module, name, found)
-        return found
+        setattr(module, name, value)
+        return value
 
     vars(module)["__getattr__"] = find
 

@@ -45,8 +45,8 @@ def _get_available_device_type() -> str | None:
     """Return the accelerators' device type; None without any."""
     from .accelerator import current_accelerator
 
-    found = current_accelerator(check_available=True)
-    return None if found is None else found.type
+    device = current_accelerator(check_available=True)
+    return None if device is None else device.type
 
 
 def _get_all_device_indices() -> list[int] | None:

@@ -83,10 +83,10 @@ def _index_of(device: DeviceLike) -> int:
         return _cuda.current_device()
     if isinstance(device, int):
         return device
-    asked = _Device(device)
-    if asked.type != "cuda":
-        raise ValueError(f"{asked.type} doesn't match the current accelerator cuda.")
-    return _index_of(None) if asked.index is None else asked.index
+    requested = _Device(device)
+    if requested.type != "cuda":
+        raise ValueError(f"{requested.type} doesn't match the current accelerator cuda.")
+    return _index_of(None) if requested.index is None else requested.index
 
 
 def current_device_index() -> int:
@@ -328,7 +328,7 @@ class Stream(metaclass=_ByDevice):
     """
 
     def __new__(cls, device: DeviceLike = None, *, priority: int = 0) -> Any:
-        where = _asked(device)
+        where = _stream_device(device)
         if where.type == "cuda":
             return _cuda.Stream(where, priority)
         from . import cpu
@@ -362,7 +362,7 @@ class Event(metaclass=_ByDevice):
         blocking: bool = False,
         interprocess: bool = False,
     ) -> Any:
-        where = _asked(device)
+        where = _stream_device(device)
         if where.type == "cuda":
             return _cuda.Event(enable_timing, blocking, interprocess)
         from . import cpu
@@ -370,16 +370,16 @@ class Event(metaclass=_ByDevice):
         return cpu.Event()
 
 
-def _asked(device: DeviceLike) -> _Device:
+def _stream_device(device: DeviceLike) -> _Device:
     """Return the device of a stream or an event.
 
     Raises:
         RuntimeError: The device type has no streams.
     """
-    found = current_accelerator() or _Device("cpu") if device is None else _Device(device)
-    if found.type not in ("cpu", "cuda"):
-        raise RuntimeError(f"triten has no streams and events for {found.type} devices")
-    return found
+    requested = current_accelerator() or _Device("cpu") if device is None else _Device(device)
+    if requested.type not in ("cpu", "cuda"):
+        raise RuntimeError(f"triten has no streams and events for {requested.type} devices")
+    return requested
 
 
 @_api_boundary

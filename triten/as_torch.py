@@ -101,8 +101,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         own_name = _own_name(fullname)
         if own_name is None:
             return None
-        found = _spec_of(own_name)
-        if found is None:
+        own_spec = _spec_of(own_name)
+        if own_spec is None:
             # `importlib.util.find_spec`, which only queries whether the module exists, gets None.
             if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
                 raise ModuleNotFoundError(
@@ -110,9 +110,9 @@ class _Finder(importlib.abc.MetaPathFinder):
                     name=fullname,
                 )
             return None
-        locations = found.submodule_search_locations
+        locations = own_spec.submodule_search_locations
         spec = importlib.machinery.ModuleSpec(
-            fullname, _Loader(own_name), origin=found.origin, is_package=locations is not None
+            fullname, _Loader(own_name), origin=own_spec.origin, is_package=locations is not None
         )
         if locations is not None:
             spec.submodule_search_locations = list(locations)

@@ -31,13 +31,13 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
         >>> [each.value() for each in both.wait()]
         [1, 2]
     """
-    found: Future[list[Future[Any]]] = Future()
+    combined: Future[list[Future[Any]]] = Future()
     several = list(futures)
     for each in several:
         check_future(each)
     waiting = {index for index, _ in enumerate(several)}
     if not several:
-        found.set_result([])
+        combined.set_result([])
 
     def completed(index: int) -> None:
         # Each index is removed once; the callback that removes the last one completes the result.
@@ -47,13 +47,13 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
         error = next((each._error for each in several if each._error is not None), None)
         with suppress(RuntimeError):  # of the second thread that saw the last ones leave
             if error is not None:
-                found.set_exception(error)
+                combined.set_exception(error)
             else:
-                found.set_result(several)
+                combined.set_result(several)
 
     for index, future in enumerate(several):
         future.add_done_callback(lambda _, index=index: completed(index))  # type: ignore[misc]
-    return found
+    return combined
 
 
 def wait_all(futures: Sequence[Future[Any]]) -> list[Any]:

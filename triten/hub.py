@@ -144,9 +144,9 @@ def download_url_to_file(
                     file.write(chunk)
                     digest.update(chunk)
                     shown.update(len(chunk))
-        found = digest.hexdigest()
-        if hash_prefix is not None and not found.startswith(hash_prefix):
-            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+        actual = digest.hexdigest()
+        if hash_prefix is not None and not actual.startswith(hash_prefix):
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{actual}")')
         os.replace(part, target)
     finally:
         if os.path.exists(part):
@@ -182,14 +182,14 @@ def load_state_dict_from_url(
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else os.fspath(model_dir)
     make_own_folder(folder, FOLDER_MODE)
     name = file_name or os.path.basename(urlparse(url).path)
-    kept = os.path.join(folder, name)
-    if not os.path.exists(kept):
-        sys.stdout.write(f'Downloading: "{url}" to {kept}\n')
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         hashed = HASH_REGEX.search(name) if check_hash else None
-        download_url_to_file(url, kept, hashed.group(1) if hashed else None, progress)
-    if not _is_one_zipped_file(kept):
-        return serialization.load(kept, map_location=map_location, weights_only=weights_only)  # type: ignore[no-any-return]
-    with zipfile.ZipFile(kept) as archive, tempfile.TemporaryDirectory(dir=folder) as inside:
+        download_url_to_file(url, path, hashed.group(1) if hashed else None, progress)
+    if not _is_one_zipped_file(path):
+        return serialization.load(path, map_location=map_location, weights_only=weights_only)  # type: ignore[no-any-return]
+    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory(dir=folder) as inside:
         _safe_extract_zip(archive, inside)
         unpacked = os.path.join(inside, archive.infolist()[0].filename)
         return serialization.load(unpacked, map_location=map_location, weights_only=weights_only)  # type: ignore[no-any-return]
@@ -324,10 +324,10 @@ def _entry_point(module: ModuleType, name: str) -> Callable[..., Any]:
     ]
     if missing:
         raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
-    found: Any = getattr(module, name, None)
-    if not callable(found):
+    function: Any = getattr(module, name, None)
+    if not callable(function):
         raise RuntimeError(f"Cannot find callable {name} in hubconf")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _repository(
@@ -345,8 +345,8 @@ def _repository(
         return folder
     if not skip_validation:
         _validate_not_a_forked_repo(owner, name, ref)
-    with tempfile.TemporaryDirectory(dir=get_dir()) as place:
-        file = os.path.join(place, "archive.zip")
+    with tempfile.TemporaryDirectory(dir=get_dir()) as temporary_folder:
+        file = os.path.join(temporary_folder, "archive.zip")
         url = _git_archive_link(owner, name, ref)
         sys.stdout.write(f'Downloading: "{url}" to {file}\n')
         try:
@@ -361,16 +361,16 @@ def _repository(
                 stacklevel=3,
             )
             download_url_to_file(_git_archive_link(owner, name, f"refs/heads/{ref}"), file, progress=False)
-        unpacked = os.path.join(place, "unpacked")
+        unpacked = os.path.join(temporary_folder, "unpacked")
         with zipfile.ZipFile(file) as archive:
             _safe_extract_zip(archive, unpacked)
-        for place_of_files, folders, files in os.walk(unpacked):
+        for subfolder, folders, files in os.walk(unpacked):
             # Python would make it with the permissions that the umask leaves.
             if any(each.endswith(".py") for each in files) and "__pycache__" not in folders:
-                os.mkdir(os.path.join(place_of_files, "__pycache__"))
+                os.mkdir(os.path.join(subfolder, "__pycache__"))
                 folders.append("__pycache__")
             for each in (*folders, *files):
-                path = os.path.join(place_of_files, each)
+                path = os.path.join(subfolder, each)
                 os.chmod(path, os.stat(path).st_mode & FOLDER_MODE)
         within = os.listdir(unpacked)
         if len(within) != 1:
@@ -428,10 +428,10 @@ def _validate_not_a_forked_repo(owner: str, name: str, ref: str) -> None:
                 if headers.pop("Authorization", None) is None:
                     raise
                 text = _read_url(Request(url, headers=headers))
-            found = json.loads(text)
-            if any(each["name"] == ref or each["commit"]["sha"].startswith(ref) for each in found):
+            refs = json.loads(text)
+            if any(each["name"] == ref or each["commit"]["sha"].startswith(ref) for each in refs):
                 return
-            if not found:
+            if not refs:
                 break
             page += 1
     raise ValueError(

@@ -200,7 +200,7 @@ class use_triton_driver:
     def __init__(self, enabled: bool = True) -> None:
         from .runtime.cuda.driver import driver
 
-        found = driver()
+        cuda_driver = driver()
         # Triton's import may want `triton_driver` too, which must not be half imported then.
         importlib.import_module("triton")
         from .runtime.cuda.triton import triton_driver
@@ -208,7 +208,7 @@ class use_triton_driver:
         self._restore = triton_driver.restore
         self._previous = triton_driver.active()
         if enabled:
-            triton_driver.install(found, automatic=False)
+            triton_driver.install(cuda_driver, automatic=False)
         else:
             triton_driver.restore(None)
 

@@ -74,7 +74,7 @@ NAMESPACES = {
 
 
 def _namespaces() -> list[tuple[str, ModuleType]]:
-    return [(name, importlib.import_module(f".{at}", __package__)) for name, at in NAMESPACES.items()]
+    return [(name, importlib.import_module(f".{path}", __package__)) for name, path in NAMESPACES.items()]
 
 
 _overridable.namespaces.append(_namespaces)
@@ -111,18 +111,18 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
         >>> tt.Tensor.shape.__get__ in found[tt.Tensor.shape]
         True
     """
-    found: dict[Any, list[Callable[..., Any]]] = {}
+    functions: dict[Any, list[Callable[..., Any]]] = {}
     left_out = _overridable.UNSEEN | _overridable.MODES_ONLY
     for qualified, name, function in _overridable.public_functions():
         if name not in left_out:
             namespace = importlib.import_module(qualified.replace("triten", __package__ or "triten", 1))
-            found.setdefault(namespace, []).append(function)
+            functions.setdefault(namespace, []).append(function)
     for _, attribute in _overridable.overridable_attributes():
         if isinstance(attribute, property):
-            found[attribute] = [func for _, _, func in _overridable.accessors(attribute)]
-        elif attribute not in found.setdefault(Tensor, []):
-            found[Tensor].append(attribute)
-    return found
+            functions[attribute] = [func for _, _, func in _overridable.accessors(attribute)]
+        elif attribute not in functions.setdefault(Tensor, []):
+            functions[Tensor].append(attribute)
+    return functions
 
 
 @functools.cache

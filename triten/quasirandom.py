@@ -43,18 +43,18 @@ def _direction_numbers(dimension: int) -> np.ndarray:
     numbers = np.ones((dimension, _MAXBIT), np.int64)
     degrees = np.array([int(each).bit_length() - 1 for each in polynomials])
     for degree in range(1, int(degrees.max(initial=0)) + 1):
-        at = np.flatnonzero(degrees == degree)
-        if not at.size:
+        selected = np.flatnonzero(degrees == degree)
+        if not selected.size:
             continue
-        coefficients = polynomials[at]
-        rows = np.empty((at.size, _MAXBIT), np.int64)
-        rows[:, :degree] = initial[at, :degree]
+        coefficients = polynomials[selected]
+        rows = np.empty((selected.size, _MAXBIT), np.int64)
+        rows[:, :degree] = initial[selected, :degree]
         for j in range(degree, _MAXBIT):
             rows[:, j] = rows[:, j - degree]
             for k in range(degree):
                 has_term = coefficients >> (degree - 1 - k) & 1
                 rows[:, j] ^= has_term * rows[:, j - k - 1] << (k + 1)
-        numbers[at] = rows
+        numbers[selected] = rows
     shifted: np.ndarray = numbers << np.arange(_MAXBIT - 1, -1, -1)
     return shifted
 

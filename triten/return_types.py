@@ -27,7 +27,7 @@ def __getattr__(name: str) -> _Any:
         except AttributeError:
             operator = None
         for overload in operator.overloads() if operator else ():
-            found = _class_of_results(getattr(operator, overload)._schema)
-            if found is not None:
-                return found
+            cls = _class_of_results(getattr(operator, overload)._schema)
+            if cls is not None:
+                return cls
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

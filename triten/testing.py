@@ -64,12 +64,12 @@ class _Comparison:
         self.check_dtype = check_dtype
         self.allow_subclasses = allow_subclasses
         self.message = message
-        self.place: list[object] = []
+        self.path: list[object] = []
 
     def fail(self, text: str) -> Never:
         """Raise AssertionError with PyTorch's message, or the caller's."""
-        if self.place:
-            text += f"\n\nThe failure occurred for item {''.join(f'[{each!r}]' for each in self.place)}"
+        if self.path:
+            text += f"\n\nThe failure occurred for item {''.join(f'[{each!r}]' for each in self.path)}"
         if self.message is not None:
             text = self.message if isinstance(self.message, str) else self.message(text)
         raise AssertionError(text)
@@ -119,9 +119,9 @@ class _Comparison:
         elif len(actual) != len(expected):
             self.fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
         for key in sorted(expected, key=str) if is_mapping else range(len(actual)):
-            self.place.append(key)
+            self.path.append(key)
             self.compare(actual[key], expected[key])
-            self.place.pop()
+            self.path.pop()
 
     def _numbers(self, actual: Any, expected: Any) -> None:
         actual, expected = (x.item() if isinstance(x, np.number) else x for x in (actual, expected))
@@ -169,9 +169,11 @@ class _Comparison:
                 continue
             if name == "qscheme()" and not actual.is_quantized:
                 continue
-            one, other = (_attribute(x, name) for x in (actual, expected))
-            if one != other:
-                self.fail(f"The values for attribute '{name}' do not match: {one} != {other}.")
+            actual_value, expected_value = (_attribute(x, name) for x in (actual, expected))
+            if actual_value != expected_value:
+                self.fail(
+                    f"The values for attribute '{name}' do not match: {actual_value} != {expected_value}."
+                )
 
     def _sparse(self, actual: Tensor, expected: Tensor, rtol: float, atol: float) -> None:
         kind, indices = _SPARSE_LAYOUTS[actual.layout]
@@ -181,11 +183,11 @@ class _Comparison:
                 f"{actual._nnz()} != {expected._nnz()}"
             )
         for name in indices:
-            one, other = (getattr(x, name)() for x in (actual, expected))
-            self._values(one, other, 0.0, 0.0, identifier=f"Sparse {kind} {name.lstrip('_')}")
+            actual_part, expected_part = (getattr(x, name)() for x in (actual, expected))
+            self._values(actual_part, expected_part, 0.0, 0.0, identifier=f"Sparse {kind} {name.lstrip('_')}")
         values = "_values" if kind == "COO" else "values"
-        one, other = (getattr(x, values)() for x in (actual, expected))
-        self._values(one, other, rtol, atol, identifier=f"Sparse {kind} values")
+        actual_part, expected_part = (getattr(x, values)() for x in (actual, expected))
+        self._values(actual_part, expected_part, rtol, atol, identifier=f"Sparse {kind} values")
 
     def _values(
         self, actual: Tensor, expected: Tensor, rtol: float, atol: float, identifier: str = "Tensor-likes"
@@ -210,10 +212,10 @@ class _Comparison:
         lines = [f"Mismatched elements: {count} / {total} ({count / total:.1%})"]
         for kind, values, allowed in (("absolute", difference, atol), ("relative", relative, rtol)):
             greatest = _ops.masked_fill(values, matches, 0).reshape(-1)
-            at = int(greatest.argmax().item())
-            where = tuple(int(i) for i in np.unravel_index(at, tuple(matches.shape)))
+            flat_index = int(greatest.argmax().item())
+            index = tuple(int(i) for i in np.unravel_index(flat_index, tuple(matches.shape)))
             lines.append(
-                f"Greatest {kind} difference: {greatest[at].item()} at index {where}"
+                f"Greatest {kind} difference: {greatest[flat_index].item()} at index {index}"
                 f"{'' if exact else f' (up to {allowed} allowed)'}"
             )
         self.fail("\n".join([f"{identifier} are not {'equal' if exact else 'close'}!\n", *lines]))
@@ -349,8 +351,8 @@ def make_tensor(
             f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous=True "
             f"and memory_format={memory_format}"
         )
-    least, most = _range(dtype)
-    start = (-9 if least < 0 else 0) if low is None else low
+    min_value, max_value = _range(dtype)
+    start = (-9 if min_value < 0 else 0) if low is None else low
     end = (9 if has_gradients else 2 if dtype is st.bool_ else 10) if high is None else high
     if math.isnan(start) or math.isnan(end):
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={start} and high={end}")
@@ -363,32 +365,36 @@ def make_tensor(
         )
     elif start >= end:
         raise ValueError(f"`low` must be less than `high`, but got {start} >= {end}")
-    elif end < least or start >= most:
+    elif end < min_value or start >= max_value:
         raise ValueError(
             f"The value interval specified by `low` and `high` is [{start}, {end}), but {dtype} only supports "
-            f"[{least}, {most})"
+            f"[{min_value}, {max_value})"
         )
-    start, end = min(max(start, least), most), min(max(end, least), most)
+    start, end = min(max(start, min_value), max_value), min(max(end, min_value), max_value)
     if has_gradients:
         real = dtype.to_real() if dtype.is_complex else dtype
-        drawn = st.float32 if real.itemsize < 4 else real
+        sample_dtype = st.float32 if real.itemsize < 4 else real
         # An interval longer than the largest number is drawn at half its length.
-        factor = 2 if end - start > st.finfo(drawn).max else 1
+        factor = 2 if end - start > st.finfo(sample_dtype).max else 1
         parts = [
-            _ops.empty(sizes, dtype=drawn, device=device).uniform_(start / factor, end / factor).mul_(factor)
+            _ops.empty(sizes, dtype=sample_dtype, device=device)
+            .uniform_(start / factor, end / factor)
+            .mul_(factor)
             for _ in range(2 if dtype.is_complex else 1)
         ]
-        made = (_ops.complex(*parts) if dtype.is_complex else parts[0]).to(dtype)
+        result = (_ops.complex(*parts) if dtype.is_complex else parts[0]).to(dtype)
     else:
-        made = _ops.randint(math.ceil(start), math.ceil(end), sizes, dtype=st.int64, device=device).to(dtype)
+        result = _ops.randint(math.ceil(start), math.ceil(end), sizes, dtype=st.int64, device=device).to(
+            dtype
+        )
     if exclude_zero:
         smallest = float(st.finfo(dtype).tiny) if has_gradients else 1
-        made = _ops.masked_fill(made, made == 0, smallest)
-    if noncontiguous and made.numel() > 1:
-        made = made.repeat_interleave(2, dim=-1)[..., ::2]
+        result = _ops.masked_fill(result, result == 0, smallest)
+    if noncontiguous and result.numel() > 1:
+        result = result.repeat_interleave(2, dim=-1)[..., ::2]
     elif memory_format is not None:
-        made = made.clone(memory_format=memory_format)
-    return made._set_requires_grad(requires_grad)
+        result = result.clone(memory_format=memory_format)
+    return result._set_requires_grad(requires_grad)
 
 
 def _range(dtype: st.dtype) -> tuple[float, float]:
@@ -438,13 +444,17 @@ def assert_allclose(
         FutureWarning,
         stacklevel=2,
     )
-    one, other = (each if isinstance(each, Tensor) else as_tensor(each) for each in (actual, expected))
+    actual_tensor, expected_tensor = (
+        each if isinstance(each, Tensor) else as_tensor(each) for each in (actual, expected)
+    )
     if rtol is None and atol is None:
-        found = [_FORMER_TOLERANCES.get(each.dtype, (0.0, 0.0)) for each in (one, other)]
-        rtol, atol = max(each[0] for each in found), max(each[1] for each in found)
+        tolerances = [
+            _FORMER_TOLERANCES.get(each.dtype, (0.0, 0.0)) for each in (actual_tensor, expected_tensor)
+        ]
+        rtol, atol = max(each[0] for each in tolerances), max(each[1] for each in tolerances)
     assert_close(
-        one,
-        other,
+        actual_tensor,
+        expected_tensor,
         rtol=rtol,
         atol=atol,
         equal_nan=equal_nan,

@@ -30,17 +30,17 @@ def _key(version: object) -> _Key | None:
     """Return the sort key of a version by PEP 440; None for an invalid version."""
     if isinstance(version, Iterable) and not isinstance(version, str):
         version = ".".join(map(str, version))
-    found = _PATTERN.fullmatch(str(version).strip())
-    if found is None:
+    match = _PATTERN.fullmatch(str(version).strip())
+    if match is None:
         return None
-    release = [int(part) for part in found["release"].split(".")]
+    release = [int(part) for part in match["release"].split(".")]
     while release and release[-1] == 0:
         release.pop()
-    stage = found["stage"].lower() if found["stage"] else None
-    local = re.split("[-_.]", found["local"].lower()) if found["local"] else []
+    stage = match["stage"].lower() if match["stage"] else None
+    local = re.split("[-_.]", match["local"].lower()) if match["local"] else []
     return (
         tuple(release),
-        (_STAGES[stage], int(found["number"] or 0)),
+        (_STAGES[stage], int(match["number"] or 0)),
         tuple((1, int(part)) if part.isdigit() else (0, part) for part in local),
     )
 

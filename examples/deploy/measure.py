@@ -56,7 +56,7 @@ def ask(port: str, path: str, value: object = None) -> dict[str, object]:
 
 def serve_once(python: str, model: Path, requests: int) -> tuple[dict[str, float], list[list[float]]]:
     """Start a server, ask it, and return measurements by name and the embeddings."""
-    found: dict[str, float] = {}
+    measurements: dict[str, float] = {}
     started = time.perf_counter()
     command = [python, "-P", str(SERVE), "--model", str(model), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
@@ -66,9 +66,9 @@ def serve_once(python: str, model: Path, requests: int) -> tuple[dict[str, float
             if address is None:
                 raise SystemExit(f"{' '.join(command)} ended with status {server.wait()}: run it to see why")
             embeddings = ask(address[1], "/embed", {"texts": TEXTS})["embeddings"]
-            found["start to the first response, s"] = time.perf_counter() - started
+            measurements["start to the first response, s"] = time.perf_counter() - started
             used = float(ask(address[1], "/status")["cpu"])
-            found["the same, CPU time, s"] = used
+            measurements["the same, CPU time, s"] = used
             for count in (1, len(TEXTS)):
                 seconds = []
                 for _ in range(requests):
@@ -76,14 +76,14 @@ def serve_once(python: str, model: Path, requests: int) -> tuple[dict[str, float
                     ask(address[1], "/embed", {"texts": TEXTS[:count]})
                     seconds.append(time.perf_counter() - begin)
                 before, used = used, float(ask(address[1], "/status")["cpu"])
-                found[f"request of {count}, ms"] = median(seconds) * 1e3
-                found[f"request of {count}, CPU time, ms"] = (used - before) / requests * 1e3
+                measurements[f"request of {count}, ms"] = median(seconds) * 1e3
+                measurements[f"request of {count}, CPU time, ms"] = (used - before) / requests * 1e3
             status = ask(address[1], "/status")
             for name in ("import torch", "import transformers", "model loaded", "now"):
-                found[f"memory, {name.replace('now', 'after the requests')}, MB"] = float(status[name])
+                measurements[f"memory, {name.replace('now', 'after the requests')}, MB"] = float(status[name])
         finally:
             server.terminate()
-    return found, embeddings
+    return measurements, embeddings
 
 
 def main() -> None:
@@ -102,8 +102,8 @@ def main() -> None:
     for number in range(options.rounds):
         for name, python in pythons.items():
             print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
-            found, embeddings[name] = serve_once(python, options.model, options.requests)
-            for row, value in found.items():
+            measurements, embeddings[name] = serve_once(python, options.model, options.requests)
+            for row, value in measurements.items():
                 rows[row][name].append(value)
     for name, python in pythons.items():
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -115,8 +115,8 @@ def main() -> None:
     for row, values in rows.items():
         digits = 2 if row.endswith(", s") else 0 if row.endswith("MB") else 1
         print(f"| {row} | " + " | ".join(f"{median(values[name]):,.{digits}f}" for name in pythons) + " |")
-    first, *others = (embeddings[name] for name in pythons)
-    for name, other in zip(list(pythons)[1:], others, strict=True):
+    first, *other_embeddings = (embeddings[name] for name in pythons)
+    for name, other in zip(list(pythons)[1:], other_embeddings, strict=True):
         difference = max(
             abs(a - b) for x, y in zip(first, other, strict=True) for a, b in zip(x, y, strict=True)
         )

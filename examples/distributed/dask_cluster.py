@@ -68,24 +68,26 @@ def as_rank(function: Callable[[], Any], variables: dict[str, str]) -> Any:
 
 
 def run_on_dask(client: Client, function: Callable[[], Any], ranks: int) -> list[Any]:
-    """Call a function in each of some ranks, and return what they return.
+    """Call a function in each rank, and return the results.
 
     Args:
-        client: the cluster's.
-        function: the function, without arguments.
+        client: The cluster's client.
+        function: The function, without arguments.
         ranks: Number of ranks, at most the number of the cluster's workers.
 
     Raises:
-        ValueError: the cluster has fewer workers.
+        ValueError: The cluster has fewer workers than ranks.
     """
     workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
     if len(workers) < ranks:
         raise ValueError(f"{ranks} ranks need as many workers, but the cluster has {len(workers)}")
     host = urlsplit(workers[0]).hostname
     port = client.submit(free_port, workers=[workers[0]], pure=False).result()
-    place = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": str(host), "MASTER_PORT": str(port)}
+    environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": str(host), "MASTER_PORT": str(port)}
     tasks = [
-        client.submit(as_rank, function, place | {"RANK": str(rank)}, workers=[worker], pure=False, retries=0)
+        client.submit(
+            as_rank, function, environment | {"RANK": str(rank)}, workers=[worker], pure=False, retries=0
+        )
         for rank, worker in enumerate(workers[:ranks])
     ]
     return client.gather(tasks)

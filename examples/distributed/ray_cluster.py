@@ -46,20 +46,23 @@ class Rank:
 
 
 def run_on_ray(function: Callable[[], Any], ranks: int, **resources: Any) -> list[Any]:
-    """Call a function in each of some ranks, and return what they return.
+    """Call a function in each rank, and return the results.
 
     Args:
-        function: the function, without arguments.
+        function: The function, without arguments.
         ranks: Number of ranks.
         resources: Resources of each rank: ``num_cpus``, ``num_gpus``.
     """
     actors = [Rank.options(**resources).remote() for _ in range(ranks)]
     try:
         host, port = ray.get(actors[0].address.remote())
-        place = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": host, "MASTER_PORT": str(port)}
+        environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": host, "MASTER_PORT": str(port)}
         # `get` raises as soon as one fails; the others are ended below.
         return ray.get(
-            [actor.run.remote(function, place | {"RANK": str(rank)}) for rank, actor in enumerate(actors)]
+            [
+                actor.run.remote(function, environment | {"RANK": str(rank)})
+                for rank, actor in enumerate(actors)
+            ]
         )
     finally:
         for actor in actors:
@@ -72,13 +75,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of each rank")
     args = parser.parse_args()
-    here = (
+    local_options = (
         {}
         if args.address
         else {"num_cpus": args.ranks, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends no statistics of its own
-    ray.init(address=args.address, **here)
+    ray.init(address=args.address, **local_options)
     totals = run_on_ray(train, args.ranks, num_cpus=1, num_gpus=args.gpus)
     print(f"{args.ranks} ranks of Ray, whose numbers are {totals[0]:g} in all")
     assert totals == [args.ranks * (args.ranks - 1) / 2] * args.ranks

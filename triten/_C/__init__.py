@@ -139,10 +139,10 @@ def _get_accelerator(check: bool | None = None) -> _device:
     """Return the accelerator's device type, or the CPU without one; with `check` raise RuntimeError instead."""
     from ..accelerator import current_accelerator
 
-    found = current_accelerator(check_available=True)
-    if found is None and check:
+    device = current_accelerator(check_available=True)
+    if device is None and check:
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    return found if found is not None else _device("cpu")
+    return device if device is not None else _device("cpu")
 
 
 def _get_tracing_state() -> None:

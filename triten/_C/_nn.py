@@ -32,7 +32,7 @@ def _parse_to(
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("__"):
-        found = getattr(Ops().aten, name, None)
-        if found is not None:
-            return found
+        packet = getattr(Ops().aten, name, None)
+        if packet is not None:
+            return packet
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ class TransformGetItemToIndex(TensorFunctionMode):
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         if func is Tensor.__getitem__:
-            places = args[1] if isinstance(args[1], tuple) else (args[1],)
-            if places and all(isinstance(place, Tensor) for place in places):
-                return ops.aten.index(args[0], list(places))
+            indices = args[1] if isinstance(args[1], tuple) else (args[1],)
+            if indices and all(isinstance(index, Tensor) for index in indices):
+                return ops.aten.index(args[0], list(indices))
         return func(*args, **(kwargs or {}))

@@ -55,7 +55,7 @@ def associative_scan(
         tensor([ 1,  2,  6, 24])
     """
     leaves, spec = pytree.tree_flatten(xs)
-    place = _check(combine_fn, leaves, dim, reverse, combine_mode)
+    scan_dim = _check(combine_fn, leaves, dim, reverse, combine_mode)
     combine = combine_fn if combine_mode == "pointwise" else vmap(combine_fn)
 
     def combined(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
@@ -65,21 +65,22 @@ def associative_scan(
             raise RuntimeError(
                 f"associative_scan: expected combine_fn to return a tree as xs, {spec}, got {made_spec}"
             )
-        for given, one in zip(left, made, strict=True):
-            if one.shape != given.shape or one.dtype is not given.dtype:
+        for leaf, combined_leaf in zip(left, made, strict=True):
+            if combined_leaf.shape != leaf.shape or combined_leaf.dtype is not leaf.dtype:
                 raise RuntimeError(
                     "associative_scan: expected combine_fn to return tensors as it takes, of the shape "
-                    f"{tuple(given.shape[1:])} and {given.dtype}, got {tuple(one.shape[1:])} and {one.dtype}"
+                    f"{tuple(leaf.shape[1:])} and {leaf.dtype}, got {tuple(combined_leaf.shape[1:])} "
+                    f"and {combined_leaf.dtype}"
                 )
         return made
 
-    moved = [leaf.movedim(place, 0) for leaf in leaves]
+    moved = [leaf.movedim(scan_dim, 0) for leaf in leaves]
     if reverse:
         moved = [leaf.flip(0) for leaf in moved]
     scanned = _scan(combined, moved)
     if reverse:
         scanned = [leaf.flip(0) for leaf in scanned]
-    return pytree.tree_unflatten([leaf.movedim(0, place) for leaf in scanned], spec)
+    return pytree.tree_unflatten([leaf.movedim(0, scan_dim) for leaf in scanned], spec)
 
 
 def _check(combine_fn: object, leaves: list[Any], dim: object, reverse: object, combine_mode: object) -> int:
@@ -105,13 +106,13 @@ def _check(combine_fn: object, leaves: list[Any], dim: object, reverse: object, 
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, {max(rank, 1) - 1}], but got {dim})"
         )
-    place: int = dim % rank
-    if any(leaf.dim() <= place or not leaf.size(place) for leaf in leaves):
+    scan_dim: int = dim % rank
+    if any(leaf.dim() <= scan_dim or not leaf.size(scan_dim) for leaf in leaves):
         raise ValueError(
             "All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0, got the shapes "
             + ", ".join(str(tuple(leaf.shape)) for leaf in leaves)
         )
-    return place
+    return scan_dim
 
 
 def _scan(
@@ -127,9 +128,9 @@ def _scan(
     )
     even = [leaf[:1] for leaf in leaves]
     if length > 2:
-        later = combined([one[: (length - 1) // 2] for one in odd], [leaf[2::2] for leaf in leaves])
+        later = combined([leaf[: (length - 1) // 2] for leaf in odd], [leaf[2::2] for leaf in leaves])
         even = [_ops.cat([first, rest]) for first, rest in zip(even, later, strict=True)]
-    return [_interleaved(one, other) for one, other in zip(even, odd, strict=True)]
+    return [_interleaved(first, second) for first, second in zip(even, odd, strict=True)]
 
 
 def _interleaved(even: Tensor, odd: Tensor) -> Tensor:

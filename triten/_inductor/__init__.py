@@ -49,5 +49,5 @@ def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> d
         return options
     if mode not in options:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(options)}")
-    found: dict[str, Any] = options[mode]
-    return found
+    mode_options: dict[str, Any] = options[mode]
+    return mode_options

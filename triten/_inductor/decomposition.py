@@ -40,10 +40,10 @@ def register_decomposition(
         >>> [node.target.name() for node in graph.nodes if node.op == "call_function"]
         ['aten::sin', 'aten::mul.Tensor']
     """
-    given = [ops] if isinstance(ops, OpOverload | OpOverloadGroup) else ops
+    operators = [ops] if isinstance(ops, OpOverload | OpOverloadGroup) else ops
     overloads = [
         overload
-        for each in given
+        for each in operators
         for overload in ([each] if isinstance(each, OpOverload) else _overloads(each))
     ]
 

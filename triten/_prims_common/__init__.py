@@ -218,10 +218,10 @@ def dtype_or_default(dtype: ScalarType | None) -> ScalarType:
 
 def get_higher_dtype(a: Any, b: Any) -> ScalarType | None:
     """Return the dtype to which two dtypes, tensors or numbers promote; None counts for nothing."""
-    found = [_dtype_of(each) for each in (a, b) if each is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    return promote_types(*found)
+    dtypes = [_dtype_of(each) for each in (a, b) if each is not None]
+    if len(dtypes) < 2:
+        return dtypes[0] if dtypes else None
+    return promote_types(*dtypes)
 
 
 def _dtype_of(value: Any) -> ScalarType:
@@ -282,7 +282,7 @@ def is_expandable_to(shape: Sequence[int], desired: Sequence[int]) -> bool:
     if len(shape) > len(desired):
         return False
     ends = zip(reversed(shape), reversed(desired), strict=False)
-    return all(size in (1, wanted) for size, wanted in ends)
+    return all(size in (1, desired_size) for size, desired_size in ends)
 
 
 def is_cpu_scalar_tensor(a: object) -> bool:
@@ -349,10 +349,10 @@ def make_channels_last_strides_for(shape: Sequence[int]) -> tuple[int, ...]:
     """
     if len(shape) not in (3, 4, 5):
         raise RuntimeError(f"no channels last format strides exist in {len(shape)} dimensions")
-    strides, running = [0] * len(shape), 1
-    for at in (1, *range(len(shape) - 1, 1, -1), 0):
-        strides[at] = running
-        running *= shape[at]
+    strides, stride = [0] * len(shape), 1
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[dim] = stride
+        stride *= shape[dim]
     return tuple(strides)
 
 

@@ -36,7 +36,7 @@ def active_fake_mode() -> FakeTensorMode | None:
 
 def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
     """Return the mode of fake tensors among `inputs`, else the active one (`torch._guards.detect_fake_mode`)."""
-    found = [
+    modes = [
         leaf.fake_mode for leaf in tree_leaves(inputs) if isinstance(leaf, FakeTensor) and leaf.fake_mode
     ]
-    return found[0] if found else active_fake_mode()
+    return modes[0] if modes else active_fake_mode()

@@ -25,8 +25,8 @@ def reduced(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(rank))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(normalized(each, rank) for each in given)
+    requested = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(normalized(each, rank) for each in requested)
     if len(set(axes)) < len(axes):
         raise ValueError(f"axis {axis} names a dimension twice")
     return axes

@@ -66,15 +66,15 @@ def asarray(
         tensor = _of_numpy(np.asarray(memoryview(obj)), copy)
         device = functions.empty((0,)).device if device is None else device
     dtype = tensor.dtype if dtype is None else dtype
-    place = tensor.device if device is None else Device(device)
-    if tensor.dtype is dtype and tensor.device == place:
+    target_device = tensor.device if device is None else Device(device)
+    if tensor.dtype is dtype and tensor.device == target_device:
         return tensor.clone() if copy else tensor
     if copy is False:
         raise ValueError(
-            f"asarray(): {tensor.dtype} on {tensor.device} becomes {dtype} on {place} only by a copy, "
+            f"asarray(): {tensor.dtype} on {tensor.device} becomes {dtype} on {target_device} only by a copy, "
             "which copy=False forbids"
         )
-    return tensor.to(device=place, dtype=dtype)
+    return tensor.to(device=target_device, dtype=dtype)
 
 
 def _of_python(obj: Any, dtype: ScalarType | None, device: Place) -> Tensor:

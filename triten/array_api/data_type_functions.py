@@ -210,22 +210,22 @@ def result_type(*arrays_and_dtypes: Tensor | ScalarType | Number) -> ScalarType:
         triten.int16
     """
     numbers = [each for each in arrays_and_dtypes if isinstance(each, bool | int | float | complex)]
-    found: ScalarType | None = None
+    promoted: ScalarType | None = None
     for each in arrays_and_dtypes:
         if isinstance(each, bool | int | float | complex):
             continue
         dtype = each.dtype if isinstance(each, TensorImpl) else each
         if not isinstance(dtype, ScalarType):
             raise TypeError(f"result_type(): expected arrays, dtypes and numbers, got {type(each).__name__}")
-        common = dtype if found is None or found is dtype else PROMOTED.get((found, dtype))
+        common = dtype if promoted is None or promoted is dtype else PROMOTED.get((promoted, dtype))
         if common is None:
-            raise TypeError(f"result_type(): {found} and {dtype} do not promote in the array API standard")
-        found = common
-    if found is None:
+            raise TypeError(f"result_type(): {promoted} and {dtype} do not promote in the array API standard")
+        promoted = common
+    if promoted is None:
         raise ValueError("result_type(): expected at least one array or dtype")
     for number in numbers:
-        found = _with_number(found, number)
-    return found
+        promoted = _with_number(promoted, number)
+    return promoted
 
 
 def _with_number(dtype: ScalarType, number: Number) -> ScalarType:

@@ -211,8 +211,8 @@ def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
         >>> xp.expand_dims(xp.ones(3), (0, -1)).shape
         triten.Size([1, 3, 1])
     """
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    for each in sorted(reduced(given, x.ndim + len(given))):
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    for each in sorted(reduced(axes, x.ndim + len(axes))):
         x = x.unsqueeze(each)
     return x
 

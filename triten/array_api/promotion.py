@@ -114,13 +114,13 @@ def array_of_number(number: Number, beside: Tensor) -> Tensor:
 
 def common_dtype(arrays: tuple[Tensor, ...] | list[Tensor]) -> ScalarType | None:
     """Return the promoted dtype of a sequence of arrays, or None if the standard does not define it."""
-    found: ScalarType | None = None
+    promoted: ScalarType | None = None
     for array in arrays:
         dtype = array._spec.dtype
-        found = dtype if found is None else PROMOTED.get((found, dtype))
-        if found is None:
+        promoted = dtype if promoted is None else PROMOTED.get((promoted, dtype))
+        if promoted is None:
             return None
-    return found
+    return promoted
 
 
 def accumulated(dtype: ScalarType) -> ScalarType:

@@ -62,8 +62,8 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 def _index_of(function: Callable[..., Tensor], x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
     if axis is None:
-        found = function(x.reshape(-1), 0)
-        return found.reshape((1,) * x.ndim) if keepdims else found
+        index = function(x.reshape(-1), 0)
+        return index.reshape((1,) * x.ndim) if keepdims else index
     return function(x, normalized(axis, x.ndim), keepdims)
 
 

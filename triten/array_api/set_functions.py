@@ -97,8 +97,8 @@ def unique_counts(x: Tensor, /) -> UniqueCountsResult:
         >>> xp.unique_counts(xp.asarray([5, 3, 5]))
         UniqueCountsResult(values=tensor([3, 5]), counts=tensor([1, 2]))
     """
-    found = unique_all(x)
-    return UniqueCountsResult(found.values, found.counts)
+    result = unique_all(x)
+    return UniqueCountsResult(result.values, result.counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverseResult:
@@ -117,8 +117,8 @@ def unique_inverse(x: Tensor, /) -> UniqueInverseResult:
         >>> xp.unique_inverse(xp.asarray([5, 3, 5]))
         UniqueInverseResult(values=tensor([3, 5]), inverse_indices=tensor([1, 0, 1]))
     """
-    found = unique_all(x)
-    return UniqueInverseResult(found.values, found.inverse_indices)
+    result = unique_all(x)
+    return UniqueInverseResult(result.values, result.inverse_indices)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
@@ -164,8 +164,8 @@ def isin(x1: Tensor | Number, x2: Tensor | Number, /, *, invert: bool = False) -
         >>> xp.isin(xp.asarray([1, 2, 3]), xp.asarray([3, 1]))
         tensor([ True, False,  True])
     """
-    elements, others = common_operands(x1, x2)
+    elements, candidates = common_operands(x1, x2)
     if elements.dtype.is_complex or elements.dtype is st.bool_:
-        found = (elements.unsqueeze(-1) == others.reshape(-1)).any(-1)
-        return found.logical_not() if invert else found
-    return functions.isin(elements, others, invert=invert)
+        contains = (elements.unsqueeze(-1) == candidates.reshape(-1)).any(-1)
+        return contains.logical_not() if invert else contains
+    return functions.isin(elements, candidates, invert=invert)

@@ -68,10 +68,10 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             results = backward(ctx, *args)
         if not is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return results
-        given = results if isinstance(results, tuple) else (results,)
-        tensors = [each.detach().requires_grad_() for each in given if isinstance(each, Tensor)]
+        outputs = results if isinstance(results, tuple) else (results,)
+        tensors = [each.detach().requires_grad_() for each in outputs if isinstance(each, Tensor)]
         marked = iter(_NotTwice.apply(*tensors) if tensors else ())
-        passed = tuple(next(marked) if isinstance(each, Tensor) else each for each in given)
+        passed = tuple(next(marked) if isinstance(each, Tensor) else each for each in outputs)
         return passed if isinstance(results, tuple) else passed[0]
 
     return guarded

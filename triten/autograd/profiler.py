@@ -90,13 +90,13 @@ class profile:
         self.entered = False
         if use_device not in (None, "cuda"):
             raise ValueError(f"profile(): use_device: expected 'cuda' or None, got {use_device!r}")
-        wanted = [ProfilerActivity.CPU] if use_cpu else []
+        activities = [ProfilerActivity.CPU] if use_cpu else []
         if (use_cuda or use_device == "cuda") and ProfilerActivity.CUDA in supported_activities():
-            wanted.append(ProfilerActivity.CUDA)
+            activities.append(ProfilerActivity.CUDA)
         self._profile: _Profile | None = None
         if enabled:
             self._profile = _Profile(
-                activities=wanted,
+                activities=activities,
                 record_shapes=record_shapes,
                 profile_memory=profile_memory,
                 with_stack=with_stack,

@@ -10,7 +10,7 @@ __all__ = ["get_cpu_capability"]
 def instruction_sets() -> dict[str, bool]:
     """Return whether the processor has each instruction set that NumPy knows, by lower-case name."""
     features = import_module("numpy._core._multiarray_umath").__cpu_features__
-    return {name.lower(): bool(there) for name, there in features.items()}
+    return {name.lower(): bool(is_supported) for name, is_supported in features.items()}
 
 
 def get_cpu_capability() -> str:
@@ -24,9 +24,9 @@ def get_cpu_capability() -> str:
         >>> tt.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "DEFAULT")
         True
     """
-    there = instruction_sets()
-    if all(there.get(name) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl")) or there.get(
+    supported = instruction_sets()
+    if all(supported.get(name) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl")) or supported.get(
         "avx512_skx"
     ):
         return "AVX512"
-    return "AVX2" if there.get("avx2") and there.get("fma3") else "DEFAULT"
+    return "AVX2" if supported.get("avx2") and supported.get("fma3") else "DEFAULT"

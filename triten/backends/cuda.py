@@ -282,13 +282,13 @@ def sdp_kernel(
         stacklevel=3,
     )
     before = frozenset(_attention.permitted())
-    wanted = {
+    flags = {
         _attention.FLASH: enable_flash,
         _attention.MATH: enable_math,
         _attention.EFFICIENT: enable_mem_efficient,
         _attention.CUDNN: enable_cudnn,
     }
-    _attention.set_enabled([backend for backend, enabled in wanted.items() if enabled])
+    _attention.set_enabled([backend for backend, enabled in flags.items() if enabled])
     try:
         yield
     finally:
@@ -364,7 +364,7 @@ _preferred: dict[type[Enum], Any] = {
 }
 
 
-def _prefer(kind: Any, there: set[str], backend: Any) -> Any:
+def _prefer(kind: Any, supported: set[str], backend: Any) -> Any:
     if backend is not None and not isinstance(backend, kind | str):
         raise RuntimeError(
             f"Unknown input value: expected a str or {kind.__name__}, got {type(backend).__name__}"
@@ -374,9 +374,9 @@ def _prefer(kind: Any, there: set[str], backend: Any) -> Any:
         chosen = backend if isinstance(backend, kind) else names.get(backend.lower())
         if chosen is None:
             raise RuntimeError(f"Unknown input value {backend!r}. Choose from: {', '.join(names)}")
-        if chosen.value not in there:
+        if chosen.value not in supported:
             raise RuntimeError(
-                f"Cannot set preferred backend to {chosen}: it is not used here. Choose from: {there}"
+                f"Cannot set preferred backend to {chosen}: it is not used here. Choose from: {supported}"
             )
         _preferred[kind] = chosen
     return _preferred[kind]
@@ -397,8 +397,8 @@ def preferred_linalg_library(backend: str | _LinalgBackend | None = None) -> _Li
         >>> print(tt.backends.cuda.preferred_linalg_library())
         _LinalgBackend.Default
     """
-    found: _LinalgBackend = _prefer(_LinalgBackend, {"default", "cusolver"}, backend)
-    return found
+    library: _LinalgBackend = _prefer(_LinalgBackend, {"default", "cusolver"}, backend)
+    return library
 
 
 def preferred_blas_library(backend: str | _BlasBackend | None = None) -> _BlasBackend:
@@ -416,5 +416,5 @@ def preferred_blas_library(backend: str | _BlasBackend | None = None) -> _BlasBa
         >>> print(tt.backends.cuda.preferred_blas_library())
         _BlasBackend.Default
     """
-    found: _BlasBackend = _prefer(_BlasBackend, {"default", "cublas", "cublaslt"}, backend)
-    return found
+    library: _BlasBackend = _prefer(_BlasBackend, {"default", "cublas", "cublaslt"}, backend)
+    return library

@@ -134,19 +134,19 @@ def gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], output_grads: Sequence[Any], allow_unused: bool
 ) -> tuple[Any, ...]:
     """Compute the gradient of each input; None for inputs that require no grad."""
-    wanted = tuple(i for i in inputs if i.requires_grad)
-    given = [(o, g) for o, g in zip(outputs, output_grads, strict=True) if g is not None]
-    if not wanted or not given:
+    differentiable = tuple(i for i in inputs if i.requires_grad)
+    pairs = [(o, g) for o, g in zip(outputs, output_grads, strict=True) if g is not None]
+    if not differentiable or not pairs:
         return (None,) * len(inputs)
-    found = iter(
+    computed = iter(
         grad(
-            tuple(o for o, _ in given),
-            wanted,
-            grad_outputs=tuple(g for _, g in given),
+            tuple(o for o, _ in pairs),
+            differentiable,
+            grad_outputs=tuple(g for _, g in pairs),
             allow_unused=allow_unused,
         )
     )
-    return tuple(next(found) if i.requires_grad else None for i in inputs)
+    return tuple(next(computed) if i.requires_grad else None for i in inputs)
 
 
 def grads_like(outputs: Sequence[Any], make: Callable[[Any], Any] = empty_like) -> tuple[Any, ...]:
@@ -215,9 +215,11 @@ def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]
     class Graphed(Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
-            for static, given in zip(captured.inputs[:argument_count], inputs[:argument_count], strict=True):
-                if static.data_ptr() != given.data_ptr():
-                    static.copy_(given)
+            for static, argument in zip(
+                captured.inputs[:argument_count], inputs[:argument_count], strict=True
+            ):
+                if static.data_ptr() != argument.data_ptr():
+                    static.copy_(argument)
             captured.forward.replay()
             outputs = tuple(o.detach() if isinstance(o, Tensor) else o for o in captured.outputs)
             ctx.mark_non_differentiable(
@@ -227,17 +229,17 @@ def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-            for static, given in zip(captured.output_grads, grads, strict=True):
-                if static is not None and static.data_ptr() != given.data_ptr():
-                    static.copy_(given)
+            for static, output_grad in zip(captured.output_grads, grads, strict=True):
+                if static is not None and static.data_ptr() != output_grad.data_ptr():
+                    static.copy_(output_grad)
             if captured.backward is not None:
                 captured.backward.replay()
-            found = tuple(None if g is None else g.detach() for g in captured.input_grads)
+            input_grads = tuple(None if g is None else g.detach() for g in captured.input_grads)
             if is_grad_enabled() and any(g is not None and g.requires_grad for g in grads):
                 return tuple(
-                    None if g is None else OnceDifferentiable.apply(g.requires_grad_()) for g in found
+                    None if g is None else OnceDifferentiable.apply(g.requires_grad_()) for g in input_grads
                 )
-            return found
+            return input_grads
 
     def functionalized(*args: Any) -> Any:
         leaves = tree_leaves(args)
@@ -247,23 +249,26 @@ def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]
     return functionalized
 
 
-def check_arguments(expected: Sequence[Any], given: Sequence[Any]) -> None:
+def check_arguments(expected: Sequence[Any], arguments: Sequence[Any]) -> None:
     """Check that the arguments have the metadata of those in the capture.
 
     Raises:
         TypeError: The number of arguments differs, or an argument is not a tensor.
         RuntimeError: A shape, dtype or device differs.
     """
-    if len(expected) != len(given):
-        raise TypeError(f"graphed callable: expected {len(expected)} tensors as arguments, got {len(given)}")
-    for position, (static, tensor) in enumerate(zip(expected, given, strict=True)):
+    if len(expected) != len(arguments):
+        raise TypeError(
+            f"graphed callable: expected {len(expected)} tensors as arguments, got {len(arguments)}"
+        )
+    for position, (static, tensor) in enumerate(zip(expected, arguments, strict=True)):
         if not isinstance(tensor, Tensor):
             raise TypeError(
                 f"graphed callable: argument {position} must be Tensor, not {type(tensor).__name__}"
             )
         for name in ("shape", "dtype", "device"):
-            wanted, found = getattr(static, name), getattr(tensor, name)
-            if wanted != found:
+            expected_value, value = getattr(static, name), getattr(tensor, name)
+            if expected_value != value:
                 raise RuntimeError(
-                    f"graphed callable: argument {position}: expected {name} {wanted} as in the capture, got {found}"
+                    f"graphed callable: argument {position}: expected {name} {expected_value} as in the capture, "
+                    f"got {value}"
                 )

@@ -50,11 +50,11 @@ def _library() -> Any:
 def _handle(library: Any, device: DeviceLike) -> Any:
     """Return NVML's handle of a device. Raise RuntimeError for a simulated device."""
     index = checked_index(device)
-    found = driver().properties(index)
-    if found.pci_bus_id < 0:
+    properties = driver().properties(index)
+    if properties.pci_bus_id < 0:
         raise RuntimeError(f"cuda:{index} is simulated: NVIDIA's management library knows nothing of it")
-    place = f"{found.pci_domain_id:08X}:{found.pci_bus_id:02X}:{found.pci_device_id:02X}.0"
-    return library.nvmlDeviceGetHandleByPciBusId(place.encode())
+    bus_id = f"{properties.pci_domain_id:08X}:{properties.pci_bus_id:02X}:{properties.pci_device_id:02X}.0"
+    return library.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
 
 
 def utilization(device: DeviceLike = None) -> int:

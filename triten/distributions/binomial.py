@@ -79,9 +79,9 @@ class Binomial(ByProbabilities):
         if self._validate_args:
             self._validate_sample(value)
         n, logits = self.total_count, self.logits
-        ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
+        log_coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
         # n log(1 - p), in the form that cancels nothing for large logits.
-        return ways + value * logits - n * softplus(logits)
+        return log_coefficient + value * logits - n * softplus(logits)
 
     def entropy(self) -> Tensor:
         count = int(self.total_count.max())

@@ -172,12 +172,12 @@ class _IndependentConstraint(Constraint):
         return int(self.base_constraint.event_dim) + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
-        found = self.base_constraint.check(value)
-        if found.dim() < self.reinterpreted_batch_ndims:
+        is_valid = self.base_constraint.check(value)
+        if is_valid.dim() < self.reinterpreted_batch_ndims:
             expected = self.base_constraint.event_dim + self.reinterpreted_batch_ndims
             raise ValueError(f"Expected value.dim() >= {expected} but got {value.dim()}")
-        kept = found.dim() - self.reinterpreted_batch_ndims
-        return found.reshape((*found.shape[:kept], -1)).all(-1)
+        num_kept_dims = is_valid.dim() - self.reinterpreted_batch_ndims
+        return is_valid.reshape((*is_valid.shape[:num_kept_dims], -1)).all(-1)
 
     def __repr__(self) -> str:
         name = type(self).__name__.removeprefix("_")
@@ -213,10 +213,9 @@ class MixtureSameFamilyConstraint(Constraint):
         return int(self.base_constraint.event_dim)
 
     def check(self, value: Tensor) -> Tensor:
-        place = value.dim() - self.event_dim
-        found = self.base_constraint.check(value.unsqueeze(place))
-        kept = value.dim() - self.event_dim
-        return found.reshape((*found.shape[:kept], -1)).all(-1)
+        batch_ndims = value.dim() - self.event_dim
+        is_valid = self.base_constraint.check(value.unsqueeze(batch_ndims))
+        return is_valid.reshape((*is_valid.shape[:batch_ndims], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"
@@ -246,8 +245,8 @@ class _IntegerInterval(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
-        return found
+        is_valid: Tensor = (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        return is_valid
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound, upper_bound=self.upper_bound)
@@ -260,8 +259,8 @@ class _IntegerGreaterThan(Constraint):
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = (value % 1 == 0) & (value >= self.lower_bound)
-        return found
+        is_valid: Tensor = (value % 1 == 0) & (value >= self.lower_bound)
+        return is_valid
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound)
@@ -277,8 +276,8 @@ class _GreaterThan(Constraint):
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = value > self.lower_bound
-        return found
+        is_valid: Tensor = value > self.lower_bound
+        return is_valid
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound)
@@ -286,8 +285,8 @@ class _GreaterThan(Constraint):
 
 class _GreaterThanEq(_GreaterThan):
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = value >= self.lower_bound
-        return found
+        is_valid: Tensor = value >= self.lower_bound
+        return is_valid
 
 
 class _LessThan(Constraint):
@@ -295,8 +294,8 @@ class _LessThan(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = value < self.upper_bound
-        return found
+        is_valid: Tensor = value < self.upper_bound
+        return is_valid
 
     def __repr__(self) -> str:
         return _with_bounds(self, upper_bound=self.upper_bound)
@@ -308,8 +307,8 @@ class _Interval(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = (value >= self.lower_bound) & (value <= self.upper_bound)
-        return found
+        is_valid: Tensor = (value >= self.lower_bound) & (value <= self.upper_bound)
+        return is_valid
 
     def __repr__(self) -> str:
         return _with_bounds(self, lower_bound=self.lower_bound, upper_bound=self.upper_bound)
@@ -317,8 +316,8 @@ class _Interval(Constraint):
 
 class _HalfOpenInterval(_Interval):
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = (value >= self.lower_bound) & (value < self.upper_bound)
-        return found
+        is_valid: Tensor = (value >= self.lower_bound) & (value < self.upper_bound)
+        return is_valid
 
 
 class _Simplex(Constraint):
@@ -338,8 +337,8 @@ class _Multinomial(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        found: Tensor = (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
-        return found
+        is_valid: Tensor = (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        return is_valid
 
 
 class _LowerTriangular(Constraint):
@@ -436,11 +435,11 @@ class _Cat(_Several):
 
     def check(self, value: Tensor) -> Tensor:
         self._check_dim(value)
-        found, start = [], 0
+        checks, start = [], 0
         for constraint, length in zip(self.cseq, self.lengths, strict=True):
-            found.append(constraint.check(value.narrow(self.dim, start, length)))
+            checks.append(constraint.check(value.narrow(self.dim, start, length)))
             start += length
-        return _ops.cat(found, self.dim)
+        return _ops.cat(checks, self.dim)
 
 
 class _Stack(_Several):
@@ -459,8 +458,8 @@ class _Stack(_Several):
     def check(self, value: Tensor) -> Tensor:
         self._check_dim(value)
         slices = [value.select(self.dim, i) for i in range(value.size(self.dim))]
-        found = [c.check(v) for v, c in zip(slices, self.cseq, strict=False)]
-        return _ops.stack(found, self.dim)
+        checks = [c.check(v) for v, c in zip(slices, self.cseq, strict=False)]
+        return _ops.stack(checks, self.dim)
 
 
 dependent = _Dependent()

@@ -78,16 +78,16 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
     def _log_norm(self) -> Tensor:
         """Compute log C(p) = log(2 artanh(1 - 2 p) / (1 - 2 p))."""
         p = self._far_probs()
-        found = ((-p).log1p() - p.log()).abs().log() - (1.0 - 2.0 * p).abs().log()
+        exact = ((-p).log1p() - p.log()).abs().log() - (1.0 - 2.0 * p).abs().log()
         x = (self.probs - 0.5).square()
-        return _ops.where(self._is_far(), found, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
+        return _ops.where(self._is_far(), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
 
     @property
     def mean(self) -> Tensor:
         p = self._far_probs()
-        found = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
+        exact = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
         x = self.probs - 0.5
-        return _ops.where(self._is_far(), found, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
+        return _ops.where(self._is_far(), exact, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
 
     @property
     def stddev(self) -> Tensor:
@@ -96,9 +96,9 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
     @property
     def variance(self) -> Tensor:
         p = self._far_probs()
-        found = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / ((-p).log1p() - p.log()).square()
+        exact = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / ((-p).log1p() - p.log()).square()
         x = (self.probs - 0.5).square()
-        return _ops.where(self._is_far(), found, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
+        return _ops.where(self._is_far(), exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -114,14 +114,14 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         p = self._far_probs()
-        found = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
-        found = _ops.where(self._is_far(), found, value)
-        return _ops.where(value <= 0.0, 0.0, _ops.where(value >= 1.0, 1.0, found))
+        cdf = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
+        cdf = _ops.where(self._is_far(), cdf, value)
+        return _ops.where(value <= 0.0, 0.0, _ops.where(value >= 1.0, 1.0, cdf))
 
     def icdf(self, value: Tensor) -> Tensor:
         p = self._far_probs()
-        found = ((value * (2.0 * p - 1.0) - p).log1p() - (-p).log1p()) / (p.log() - (-p).log1p())
-        return _ops.where(self._is_far(), found, value)
+        quantile = ((value * (2.0 * p - 1.0) - p).log1p() - (-p).log1p()) / (p.log() - (-p).log1p())
+        return _ops.where(self._is_far(), quantile, value)
 
     def entropy(self) -> Tensor:
         p = self.probs
@@ -137,5 +137,5 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         low, high = (math.log(limit / (1.0 - limit)) for limit in self._lims)
         far = (x <= low) | (x > high)
         cut = _ops.where(far, x, low * _ops.ones_like(x))
-        found = cut.expm1().abs().log() - cut.abs().log()
-        return _ops.where(far, found, 0.5 * x + x.square() / 24.0 - x.pow(4) / 2880.0)
+        exact = cut.expm1().abs().log() - cut.abs().log()
+        return _ops.where(far, exact, 0.5 * x + x.square() / 24.0 - x.pow(4) / 2880.0)

@@ -52,12 +52,12 @@ class Dirichlet(ExponentialFamily):
     @property
     def mode(self) -> Tensor:
         above = (self.concentration - 1).clamp(min=0.0)
-        found = above / above.sum(-1, True)
+        mode = above / above.sum(-1, True)
         # All shapes below 1: a corner, that of the greatest.
         corner = (self.concentration < 1).all(-1, True)
-        places = _ops.arange(found.shape[-1], device=found.device)
-        greatest = (places == self.concentration.argmax(-1, True)).to(found.dtype)
-        return _ops.where(corner, greatest, found)
+        indices = _ops.arange(mode.shape[-1], device=mode.device)
+        greatest = (indices == self.concentration.argmax(-1, True)).to(mode.dtype)
+        return _ops.where(corner, greatest, mode)
 
     @property
     def variance(self) -> Tensor:

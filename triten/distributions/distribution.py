@@ -243,8 +243,8 @@ class Distribution:
                 f"The right-most size of value must match event_shape: {value.size()} vs {self._event_shape}."
             )
         expected = self._batch_shape + self._event_shape
-        for given, wanted in zip(reversed(value.shape), reversed(expected), strict=False):
-            if given != 1 and wanted != 1 and given != wanted:
+        for size, expected_size in zip(reversed(value.shape), reversed(expected), strict=False):
+            if size != 1 and expected_size != 1 and size != expected_size:
                 raise ValueError(
                     f"Value is not broadcastable with batch_shape+event_shape: {value.size()} vs {expected}."
                 )

@@ -38,12 +38,12 @@ class ExponentialFamily(Distribution):
     def entropy(self) -> Tensor:
         from ..autograd import grad
 
-        found = -self._mean_carrier_measure
+        carrier_term = -self._mean_carrier_measure
         params = [p.detach()._set_requires_grad() for p in self._natural_params]
         with enable_grad():
             normalizer = self._log_normalizer(*params)
             slopes = grad(normalizer.sum(), params, create_graph=True)
-        entropy: Tensor = found + normalizer
+        entropy: Tensor = carrier_term + normalizer
         for param, slope in zip(params, slopes, strict=True):
             entropy = entropy - (param * slope).reshape((*self.batch_shape, -1)).sum(-1)
         return entropy

@@ -55,14 +55,14 @@ class FisherSnedecor(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        found = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
-        return _ops.where(self.df1 > 2, found, math.nan)
+        mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
+        return _ops.where(self.df1 > 2, mode, math.nan)
 
     @property
     def variance(self) -> Tensor:
         m, n = self.df1, self.df2
-        found = 2 * n.square() * (m + n - 2) / (m * (n - 2).square() * (n - 4))
-        return _ops.where(n > 4, found, math.nan)
+        variance = 2 * n.square() * (m + n - 2) / (m * (n - 2).square() * (n - 4))
+        return _ops.where(n > 4, variance, math.nan)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = tuple(sample_shape)

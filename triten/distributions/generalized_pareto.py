@@ -71,8 +71,8 @@ class GeneralizedPareto(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        found = self.loc + self.scale / (1 - self.concentration)
-        return _ops.where(self.concentration < 1, found, math.nan)
+        mean = self.loc + self.scale / (1 - self.concentration)
+        return _ops.where(self.concentration < 1, mean, math.nan)
 
     @property
     def mode(self) -> Tensor:
@@ -81,8 +81,8 @@ class GeneralizedPareto(Distribution):
     @property
     def variance(self) -> Tensor:
         k = self.concentration
-        found = self.scale.square() / ((1 - k).square() * (1 - 2 * k))
-        return _ops.where(k < 0.5, found, math.nan)
+        variance = self.scale.square() / ((1 - k).square() * (1 - 2 * k))
+        return _ops.where(k < 0.5, variance, math.nan)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         noise = _ops.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
@@ -104,8 +104,8 @@ class GeneralizedPareto(Distribution):
         z = (value - self.loc) / self.scale
         k = self._safe_concentration
         outside = (z < 0) | (1 + self.concentration * z < 0)
-        found = _ops.where(self._is_exponential, -z, -(1 + 1 / k) * (k * z).log1p())
-        return _ops.where(outside, -math.inf, found - self.scale.log())
+        log_density = _ops.where(self._is_exponential, -z, -(1 + 1 / k) * (k * z).log1p())
+        return _ops.where(outside, -math.inf, log_density - self.scale.log())
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:

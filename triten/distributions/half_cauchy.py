@@ -64,8 +64,8 @@ class HalfCauchy(TransformedDistribution):
             self._validate_sample(value)
         value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
         z = value / self.scale
-        found = math.log(2 / math.pi) - self.scale.log() - z.square().log1p()
-        return _ops.where(value >= 0, found, -math.inf)
+        log_density = math.log(2 / math.pi) - self.scale.log() - z.square().log1p()
+        return _ops.where(value >= 0, log_density, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:

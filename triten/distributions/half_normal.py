@@ -61,8 +61,8 @@ class HalfNormal(TransformedDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        found = self.base_dist.log_prob(value) + math.log(2.0)
-        return _ops.where(value >= 0, found, -math.inf)
+        log_density = self.base_dist.log_prob(value) + math.log(2.0)
+        return _ops.where(value >= 0, log_density, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:

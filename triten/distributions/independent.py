@@ -72,9 +72,9 @@ class Independent(Distribution, Generic[Base]):
     @constraints.dependent_property
     def support(self) -> Any:
         """The base's, for whole events."""
-        found = self.base_dist.support
-        more = self.reinterpreted_batch_ndims
-        return constraints.independent(found, more) if more else found
+        support = self.base_dist.support
+        ndims = self.reinterpreted_batch_ndims
+        return constraints.independent(support, ndims) if ndims else support
 
     @property
     def mean(self) -> Tensor:

@@ -74,9 +74,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Formula], Formula]:
         >>> tt.distributions.kl_divergence(Mine(2.0, 1.0), Mine(0.5, 1.0))
         tensor(1.5000)
     """
-    for name, given in (("type_p", type_p), ("type_q", type_q)):
-        if not isinstance(given, type) or not issubclass(given, Distribution):
-            raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
+    for name, cls in (("type_p", type_p), ("type_q", type_q)):
+        if not isinstance(cls, type) or not issubclass(cls, Distribution):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
 
     def decorate(function: Formula) -> Formula:
         _KL_REGISTRY[type_p, type_q] = function
@@ -101,21 +101,21 @@ class _Match:
     __hash__ = None  # type: ignore[assignment]
 
     def __le__(self, other: _Match) -> bool:
-        for mine, others in zip(self.types, other.types, strict=True):
-            if not issubclass(mine, others):
+        for mine, theirs in zip(self.types, other.types, strict=True):
+            if not issubclass(mine, theirs):
                 return False
-            if mine is not others:
+            if mine is not theirs:
                 break
         return True
 
 
 def _formula_of(type_p: type, type_q: type) -> Formula | None:
     """Return the most specific formula. Warns if the order of the arguments decides."""
-    found = [(p, q) for p, q in _KL_REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
-    if not found:
+    matches = [(p, q) for p, q in _KL_REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
+    if not matches:
         return None
-    left_p, left_q = min(_Match(*pair) for pair in found).types
-    right_q, right_p = min(_Match(*reversed(pair)) for pair in found).types
+    left_p, left_q = min(_Match(*pair) for pair in matches).types
+    right_q, right_p = min(_Match(*reversed(pair)) for pair in matches).types
     left, right = _KL_REGISTRY[left_p, left_q], _KL_REGISTRY[right_p, right_q]
     if left is not right:
         warnings.warn(
@@ -154,14 +154,14 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
         raise NotImplementedError(
             f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
         )
-    found: Tensor = formula(p, q)
-    return found
+    divergence: Tensor = formula(p, q)
+    return divergence
 
 
 def _infinite(p: Any, q: Any) -> Tensor:
     """Return an infinite divergence, for a p with values outside q's support."""
-    found: Tensor = p.entropy() * 0.0 + math.inf if _has_entropy(p) else p.mean * 0.0 + math.inf
-    return found
+    divergence: Tensor = p.entropy() * 0.0 + math.inf if _has_entropy(p) else p.mean * 0.0 + math.inf
+    return divergence
 
 
 def _has_entropy(p: Distribution) -> bool:
@@ -188,11 +188,11 @@ def _log_beta(a: Tensor, b: Tensor) -> Tensor:
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli_bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
     # Softplus of both signs is -log P: nothing overflows, and what is impossible weighs nothing.
-    ones = p.probs * (softplus(-q.logits) - softplus(-p.logits))
-    zeros = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
-    ones = _ops.where(q.probs == 0, math.inf, ones)
-    zeros = _ops.where(q.probs == 1, math.inf, zeros)
-    return _ops.where(p.probs == 0, 0.0, ones) + _ops.where(p.probs == 1, 0.0, zeros)
+    one_terms = p.probs * (softplus(-q.logits) - softplus(-p.logits))
+    zero_terms = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
+    one_terms = _ops.where(q.probs == 0, math.inf, one_terms)
+    zero_terms = _ops.where(q.probs == 1, math.inf, zero_terms)
+    return _ops.where(p.probs == 0, 0.0, one_terms) + _ops.where(p.probs == 1, 0.0, zero_terms)
 
 
 @register_kl(Beta, Beta)
@@ -211,8 +211,8 @@ def _binomial_binomial(p: Binomial, q: Binomial) -> Tensor:
         raise NotImplementedError(
             "KL between Binomials where q.total_count > p.total_count is not implemented"
         )
-    found = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
-    return _ops.where(p.total_count > q.total_count, math.inf, found)
+    divergence = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
+    return _ops.where(p.total_count > q.total_count, math.inf, divergence)
 
 
 @register_kl(Categorical, Categorical)
@@ -252,14 +252,14 @@ def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
         )
     from ..autograd import grad
 
-    here = [x.detach()._set_requires_grad() for x in p._natural_params]
-    there = q._natural_params
-    normalizer = p._log_normalizer(*here)
-    slopes = grad(normalizer.sum(), here, create_graph=True)
-    found = q._log_normalizer(*there) - normalizer
-    for x, y, slope in zip(here, there, slopes, strict=True):
-        found = found - _sum_rightmost((y - x) * slope, len(q.event_shape))
-    return found
+    p_params = [x.detach()._set_requires_grad() for x in p._natural_params]
+    q_params = q._natural_params
+    normalizer = p._log_normalizer(*p_params)
+    slopes = grad(normalizer.sum(), p_params, create_graph=True)
+    divergence = q._log_normalizer(*q_params) - normalizer
+    for p_param, q_param, slope in zip(p_params, q_params, slopes, strict=True):
+        divergence = divergence - _sum_rightmost((q_param - p_param) * slope, len(q.event_shape))
+    return divergence
 
 
 @register_kl(Gamma, Gamma)
@@ -306,8 +306,8 @@ def _one_hot_one_hot(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
 @register_kl(Pareto, Pareto)
 def _pareto_pareto(p: Pareto, q: Pareto) -> Tensor:
     ratio = q.alpha / p.alpha
-    found = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
-    return _ops.where(p.scale < q.scale, math.inf, found)
+    divergence = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return _ops.where(p.scale < q.scale, math.inf, divergence)
 
 
 @register_kl(Poisson, Poisson)
@@ -327,8 +327,8 @@ def _transformed_transformed(p: TransformedDistribution, q: TransformedDistribut
 
 @register_kl(Uniform, Uniform)
 def _uniform_uniform(p: Uniform, q: Uniform) -> Tensor:
-    found = ((q.high - q.low) / (p.high - p.low)).log()
-    return _ops.where((q.low > p.low) | (q.high < p.high), math.inf, found)
+    divergence = ((q.high - q.low) / (p.high - p.low)).log()
+    return _ops.where((q.low > p.low) | (q.high < p.high), math.inf, divergence)
 
 
 @register_kl(Independent, Independent)
@@ -353,8 +353,8 @@ def _squares(matrix: Tensor) -> Tensor:
 
 
 def _between_normals(p: Any, q: Any, log_dets: Tensor, distance: Tensor, trace: Tensor) -> Tensor:
-    found: Tensor = 0.5 * (log_dets + distance + trace - p.event_shape[0])
-    return found
+    divergence: Tensor = 0.5 * (log_dets + distance + trace - p.event_shape[0])
+    return divergence
 
 
 def _check_events(p: Distribution, q: Distribution) -> None:
@@ -485,8 +485,8 @@ def _beta_logs(p: Beta) -> tuple[Tensor, Tensor]:
 def _power(p: Any, slope: Tensor) -> Tensor:
     """Compute E exp(-slope X) of a gamma or exponential distribution."""
     a = p.concentration if isinstance(p, Gamma) else _ops.ones_like(p.rate)
-    found: Tensor = (-a * (slope / p.rate).log1p()).exp()
-    return found
+    expectation: Tensor = (-a * (slope / p.rate).log1p()).exp()
+    return expectation
 
 
 @_expected(Bernoulli, Poisson)
@@ -519,9 +519,9 @@ def _beta_uniform(p: Beta, q: Uniform) -> Tensor:
     return _inside_unit(q, -(q.high - q.low).log())
 
 
-def _inside_unit(q: Uniform, found: Tensor) -> Tensor:
-    """Return `found` where q covers [0, 1], else -inf."""
-    return _ops.where((q.low > 0) | (q.high < 1), -math.inf, found)
+def _inside_unit(q: Uniform, expectation: Tensor) -> Tensor:
+    """Return `expectation` where q covers [0, 1], else -inf."""
+    return _ops.where((q.low > 0) | (q.high < 1), -math.inf, expectation)
 
 
 @_expected(ContinuousBernoulli, Exponential)
@@ -613,8 +613,8 @@ def _pareto_normal(p: Pareto, q: Normal) -> Tensor:
 def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     a, b = q.concentration1, q.concentration0
     logs = (a - 1) * _uniform_log(p.low, p.high) + (b - 1) * _uniform_log(1 - p.high, 1 - p.low)
-    found = logs - _log_beta(a, b)
-    return _ops.where((p.low < 0) | (p.high > 1), -math.inf, found)
+    expectation = logs - _log_beta(a, b)
+    return _ops.where((p.low < 0) | (p.high > 1), -math.inf, expectation)
 
 
 def _uniform_log(low: Tensor, high: Tensor) -> Tensor:
@@ -624,8 +624,8 @@ def _uniform_log(low: Tensor, high: Tensor) -> Tensor:
 
 @_expected(Uniform, ContinuousBernoulli)
 def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
-    found = _of_continuous_bernoulli(q, p.mean)
-    return _ops.where((p.low < 0) | (p.high > 1), -math.inf, found)
+    expectation = _of_continuous_bernoulli(q, p.mean)
+    return _ops.where((p.low < 0) | (p.high > 1), -math.inf, expectation)
 
 
 @_expected(Uniform, Exponential)
@@ -635,8 +635,8 @@ def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
 
 @_expected(Uniform, Gamma)
 def _uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
-    found = _of_gamma(q, p.mean, _uniform_log(p.low, p.high))
-    return _ops.where(p.low < 0, -math.inf, found)
+    expectation = _of_gamma(q, p.mean, _uniform_log(p.low, p.high))
+    return _ops.where(p.low < 0, -math.inf, expectation)
 
 
 @_expected(Uniform, Gumbel)
@@ -652,5 +652,5 @@ def _uniform_normal(p: Uniform, q: Normal) -> Tensor:
 
 @_expected(Uniform, Pareto)
 def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
-    found = q.alpha.log() + _ops.xlogy(q.alpha, q.scale) - (q.alpha + 1) * _uniform_log(p.low, p.high)
-    return _ops.where(p.low < q.scale, -math.inf, found)
+    expectation = q.alpha.log() + _ops.xlogy(q.alpha, q.scale) - (q.alpha + 1) * _uniform_log(p.low, p.high)
+    return _ops.where(p.low < q.scale, -math.inf, expectation)

@@ -75,8 +75,8 @@ class LKJCholesky(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         diagonal = value.diagonal(0, -2, -1)[..., 1:]
-        place = _ops.arange(2, self.dim + 1, dtype=value.dtype, device=self.concentration.device)
-        power = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - place
+        order = _ops.arange(2, self.dim + 1, dtype=value.dtype, device=self.concentration.device)
+        power = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - order
         unnormalized = (power * diagonal.log()).sum(-1)
         rows = self.dim - 1
         alpha = self.concentration + 0.5 * rows

@@ -86,8 +86,8 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def variance(self) -> Tensor:
         """The diagonal of the covariances."""
-        found = self._unexpanded_factor.square().sum(-1) + self._unexpanded_diag
-        return found.expand(self._batch_shape + self._event_shape)
+        variance = self._unexpanded_factor.square().sum(-1) + self._unexpanded_diag
+        return variance.expand(self._batch_shape + self._event_shape)
 
     def _of_whole_shape(self, matrix: Tensor) -> Tensor:
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
@@ -137,5 +137,5 @@ class LowRankMultivariateNormal(Distribution):
         return -0.5 * (self._event_shape[0] * LOG_2_PI + self._log_det + distance)
 
     def entropy(self) -> Tensor:
-        found = 0.5 * (self._event_shape[0] * (1.0 + LOG_2_PI) + self._log_det)
-        return found if not self._batch_shape else found.expand(self._batch_shape)
+        entropy = 0.5 * (self._event_shape[0] * (1.0 + LOG_2_PI) + self._log_det)
+        return entropy if not self._batch_shape else entropy.expand(self._batch_shape)

@@ -58,20 +58,20 @@ class MixtureSameFamily(Distribution):
             )
         weights = mixture_distribution.batch_shape
         batch = component_distribution.batch_shape[:-1]
-        for one, other in zip(reversed(weights), reversed(batch), strict=False):
-            if one != 1 and other != 1 and one != other:
+        for weight_size, component_size in zip(reversed(weights), reversed(batch), strict=False):
+            if weight_size != 1 and component_size != 1 and weight_size != component_size:
                 raise ValueError(
                     f"`mixture_distribution.batch_shape` ({weights}) is not "
                     "compatible with `component_distribution."
                     f"batch_shape`({batch})"
                 )
         expected = mixture_distribution.logits.shape[-1]
-        given = component_distribution.batch_shape[-1]
-        if expected != given:
+        num_components = component_distribution.batch_shape[-1]
+        if expected != num_components:
             raise ValueError(
                 f"`mixture_distribution component` ({expected}) does not equal "
                 "`component_distribution.batch_shape[-1]` "
-                f"({given})"
+                f"({num_components})"
             )
         self._num_component = expected
         events = component_distribution.event_shape
@@ -108,10 +108,10 @@ class MixtureSameFamily(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        probs, place = self._over_events(self.mixture_distribution.probs), -1 - self._event_ndims
-        within = (probs * self.component_distribution.variance).sum(place)
-        centred = self.component_distribution.mean - self.mean.unsqueeze(place)
-        return within + (probs * centred.square()).sum(place)
+        probs, component_dim = self._over_events(self.mixture_distribution.probs), -1 - self._event_ndims
+        within = (probs * self.component_distribution.variance).sum(component_dim)
+        centered = self.component_distribution.mean - self.mean.unsqueeze(component_dim)
+        return within + (probs * centered.square()).sum(component_dim)
 
     def _of_components(self, value: Tensor) -> Tensor:
         return value.unsqueeze(value.dim() - self._event_ndims)
@@ -130,12 +130,12 @@ class MixtureSameFamily(Distribution):
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         with no_grad():
             shape = tuple(sample_shape)
-            place = len(shape) + len(self.batch_shape)
-            chosen = self.mixture_distribution.expand(self.batch_shape).sample(shape)
-            drawn = self.component_distribution.sample(shape)
-            index = chosen.reshape((*chosen.shape, *([1] * (self._event_ndims + 1))))
-            sizes = (*chosen.shape, 1, *self.event_shape)
-            return drawn.gather(place, index.expand(sizes)).squeeze(place)
+            component_dim = len(shape) + len(self.batch_shape)
+            components = self.mixture_distribution.expand(self.batch_shape).sample(shape)
+            samples = self.component_distribution.sample(shape)
+            index = components.reshape((*components.shape, *([1] * (self._event_ndims + 1))))
+            sizes = (*components.shape, 1, *self.event_shape)
+            return samples.gather(component_dim, index.expand(sizes)).squeeze(component_dim)
 
     def __repr__(self) -> str:
         return f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"

@@ -42,13 +42,13 @@ def given_matrix(covariance: Any, precision: Any, factor: Any) -> str:
     Raises:
         ValueError: Not exactly one is given.
     """
-    given = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": factor}
-    names = [name for name, value in given.items() if value is not None]
+    matrices = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": factor}
+    names = [name for name, value in matrices.items() if value is not None]
     if len(names) != 1:
         raise ValueError(
             "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
         )
-    if given[names[0]].dim() < 2:
+    if matrices[names[0]].dim() < 2:
         raise ValueError(
             f"{names[0]} must be at least two-dimensional, with optional leading batch dimensions"
         )
@@ -144,18 +144,18 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        found: Tensor = self._factor.square().sum(-1).expand(self._batch_shape + self._event_shape)
-        return found
+        variance: Tensor = self._factor.square().sum(-1).expand(self._batch_shape + self._event_shape)
+        return variance
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         noise = _standard_normal(self._extended_shape(sample_shape), self.loc)
-        found: Tensor = self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
-        return found
+        sample: Tensor = self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
+        return sample
 
     @property
     def _half_log_det(self) -> Tensor:
-        found: Tensor = self._factor.diagonal(0, -2, -1).log().sum(-1)
-        return found
+        half_log_det: Tensor = self._factor.diagonal(0, -2, -1).log().sum(-1)
+        return half_log_det
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -164,5 +164,5 @@ class MultivariateNormal(Distribution):
         return -0.5 * (self._event_shape[0] * LOG_2_PI + distance) - self._half_log_det
 
     def entropy(self) -> Tensor:
-        found = 0.5 * self._event_shape[0] * (1.0 + LOG_2_PI) + self._half_log_det
-        return found if not self._batch_shape else found.expand(self._batch_shape)
+        entropy = 0.5 * self._event_shape[0] * (1.0 + LOG_2_PI) + self._half_log_det
+        return entropy if not self._batch_shape else entropy.expand(self._batch_shape)

@@ -64,14 +64,14 @@ class OneHotCategorical(Distribution):
     @property
     def probs(self) -> Tensor:
         """The probabilities."""
-        found: Tensor = self._categorical.probs
-        return found
+        probs: Tensor = self._categorical.probs
+        return probs
 
     @property
     def logits(self) -> Tensor:
         """Their logarithms."""
-        found: Tensor = self._categorical.logits
-        return found
+        logits: Tensor = self._categorical.logits
+        return logits
 
     @property
     def param_shape(self) -> Size:

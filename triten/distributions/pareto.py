@@ -57,8 +57,8 @@ class Pareto(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        found = self.alpha * self.scale / (self.alpha - 1)
-        return _ops.where(self.alpha > 1, found, math.inf)
+        mean = self.alpha * self.scale / (self.alpha - 1)
+        return _ops.where(self.alpha > 1, mean, math.inf)
 
     @property
     def mode(self) -> Tensor:
@@ -67,8 +67,8 @@ class Pareto(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         a = self.alpha
-        found = self.scale.square() * a / ((a - 1).square() * (a - 2))
-        return _ops.where(a > 2, found, math.inf)
+        variance = self.scale.square() * a / ((a - 1).square() * (a - 2))
+        return _ops.where(a > 2, variance, math.inf)
 
     def entropy(self) -> Tensor:
         return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())

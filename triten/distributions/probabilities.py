@@ -30,8 +30,8 @@ class _ByEither(Distribution):
     @property
     def _param(self) -> Tensor:
         """The parameter that was given."""
-        given: Tensor = self.__dict__["probs"] if self._is_by_probs else self.__dict__["logits"]
-        return given
+        param: Tensor = self.__dict__["probs"] if self._is_by_probs else self.__dict__["logits"]
+        return param
 
     @property
     def _is_by_probs(self) -> bool:
@@ -52,14 +52,14 @@ class _ByEither(Distribution):
 class ByProbabilities(_ByEither):
     """Base of distributions with a probability, or a log-odd, for each element."""
 
-    def _take(self, probs: Any, logits: Any, *others: Any) -> tuple[Shape, list[Tensor]]:
+    def _take(self, probs: Any, logits: Any, *other_params: Any) -> tuple[Shape, list[Tensor]]:
         """Broadcast the parameter with others and keep it: the batch's shape, and the others."""
         by_probs = given_one(probs, logits)
-        given = probs if by_probs else logits
-        param, *rest = broadcast_all(given, *others)
+        supplied = probs if by_probs else logits
+        param, *rest = broadcast_all(supplied, *other_params)
         self.__dict__["_by_probs"] = by_probs
         self.__dict__["probs" if by_probs else "logits"] = param
-        is_scalar = is_number(given) and all(is_number(other) for other in others)
+        is_scalar = is_number(supplied) and all(is_number(other) for other in other_params)
         return (() if is_scalar else tuple(param.shape)), rest
 
     @lazy_property
@@ -79,15 +79,15 @@ class ByWeights(_ByEither):
     def _take(self, probs: Any, logits: Any) -> Tensor:
         """Normalize the parameter and keep it."""
         by_probs = given_one(probs, logits)
-        name, given = ("probs", probs) if by_probs else ("logits", logits)
-        if given.dim() < 1:
+        name, supplied = ("probs", probs) if by_probs else ("logits", logits)
+        if supplied.dim() < 1:
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         self.__dict__["_by_probs"] = by_probs
         param: Tensor
         if by_probs:
-            param = given / given.sum(-1, keepdim=True)
+            param = supplied / supplied.sum(-1, keepdim=True)
         else:
-            param = given - given.logsumexp(-1, keepdim=True)
+            param = supplied - supplied.logsumexp(-1, keepdim=True)
         self.__dict__[name] = param
         return param
 

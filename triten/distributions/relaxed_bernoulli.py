@@ -121,11 +121,11 @@ class RelaxedBernoulli(TransformedDistribution):
     @property
     def logits(self) -> Tensor:
         """The log-odds."""
-        found: Tensor = self.base_dist.logits
-        return found
+        logits: Tensor = self.base_dist.logits
+        return logits
 
     @property
     def probs(self) -> Tensor:
         """The probabilities."""
-        found: Tensor = self.base_dist.probs
-        return found
+        probs: Tensor = self.base_dist.probs
+        return probs

@@ -75,14 +75,14 @@ class ExpRelaxedCategorical(Distribution):
     @property
     def logits(self) -> Tensor:
         """The logarithms of the probabilities."""
-        found: Tensor = self._categorical.logits
-        return found
+        logits: Tensor = self._categorical.logits
+        return logits
 
     @property
     def probs(self) -> Tensor:
         """The probabilities."""
-        found: Tensor = self._categorical.probs
-        return found
+        probs: Tensor = self._categorical.probs
+        return probs
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

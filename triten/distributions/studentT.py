@@ -67,9 +67,11 @@ class StudentT(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        found = self.scale.square() * self.df / (self.df - 2)
-        undefined = _ops.where(self.df > 1, math.inf, math.nan).to(found.dtype)
-        return _ops.where(self.df > 2, _ops.where(self.df == math.inf, self.scale.square(), found), undefined)
+        variance = self.scale.square() * self.df / (self.df - 2)
+        undefined = _ops.where(self.df > 1, math.inf, math.nan).to(variance.dtype)
+        return _ops.where(
+            self.df > 2, _ops.where(self.df == math.inf, self.scale.square(), variance), undefined
+        )
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         noise = _standard_normal(self._extended_shape(sample_shape), self.df)

@@ -92,9 +92,9 @@ class TransformedDistribution(Distribution):
         """The codomain of the last transform, for a whole event."""
         if not self.transforms:
             return self.base_dist.support
-        found = self.transforms[-1].codomain
-        more = len(self.event_shape) - found.event_dim
-        return constraints.independent(found, more) if more > 0 else found
+        codomain = self.transforms[-1].codomain
+        ndims = len(self.event_shape) - codomain.event_dim
+        return constraints.independent(codomain, ndims) if ndims > 0 else codomain
 
     @property
     def has_rsample(self) -> Any:
@@ -118,18 +118,18 @@ class TransformedDistribution(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         dims = len(self.event_shape)
-        found: Any = 0.0
+        log_det: Any = 0.0
         y = value
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             dims += transform.domain.event_dim - transform.codomain.event_dim
             term = transform.log_abs_det_jacobian(x, y)
-            found = found - _sum_rightmost(term, dims - transform.domain.event_dim)
+            log_det = log_det - _sum_rightmost(term, dims - transform.domain.event_dim)
             y = x
-        result: Tensor = found + _sum_rightmost(
+        log_prob: Tensor = log_det + _sum_rightmost(
             self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape)
         )
-        return result
+        return log_prob
 
     def _turned(self, value: Tensor) -> Tensor:
         """Map a cdf level of the base to one of the result: 1 - level if the transforms are decreasing."""
@@ -138,8 +138,8 @@ class TransformedDistribution(Distribution):
             sign = sign * transform.sign
         if is_number(sign):
             return value if sign == 1 else sign * (value - 0.5) + 0.5
-        found: Tensor = sign * (value - 0.5) + 0.5
-        return found
+        result: Tensor = sign * (value - 0.5) + 0.5
+        return result
 
     def cdf(self, value: Tensor) -> Tensor:
         """Compute the cumulative distribution function, by the inverse transforms and the base's `cdf`."""

@@ -148,8 +148,8 @@ class Transform:
             return self._call(x)
         known_x, known_y = self._cached_x_y
         if x is known_x:
-            found: Tensor = known_y
-            return found
+            cached_y: Tensor = known_y
+            return cached_y
         y = self._call(x)
         self._cached_x_y = x, y
         return y
@@ -159,8 +159,8 @@ class Transform:
             return self._inverse(y)
         known_x, known_y = self._cached_x_y
         if y is known_y:
-            found: Tensor = known_x
-            return found
+            cached_x: Tensor = known_x
+            return cached_x
         x = self._inverse(y)
         self._cached_x_y = x, y
         return x
@@ -273,16 +273,16 @@ class ComposeTransform(Transform):
         """Return the constraint at one end, with as many event dimensions as the parts need."""
         if not parts:
             return constraints.real
-        found = getattr(parts[0], outer)
+        constraint = getattr(parts[0], outer)
         dims = int(getattr(parts[-1], inner).event_dim)
         for part in reversed(parts):
             first, last = int(getattr(part, outer).event_dim), int(getattr(part, inner).event_dim)
             dims = max(dims + first - last, first)
-        if dims < found.event_dim:
-            raise AssertionError(f"event_dim {dims} must be >= {outer}.event_dim {found.event_dim}")
-        if dims > found.event_dim:
-            return constraints.independent(found, dims - found.event_dim)
-        return found
+        if dims < constraint.event_dim:
+            raise AssertionError(f"event_dim {dims} must be >= {outer}.event_dim {constraint.event_dim}")
+        if dims > constraint.event_dim:
+            return constraints.independent(constraint, dims - constraint.event_dim)
+        return constraint
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:
@@ -401,14 +401,14 @@ class IndependentTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         if x.dim() < self.domain.event_dim:
             raise ValueError("Too few dimensions on input")
-        found: Tensor = self.base_transform(x)
-        return found
+        y: Tensor = self.base_transform(x)
+        return y
 
     def _inverse(self, y: Tensor) -> Tensor:
         if y.dim() < self.codomain.event_dim:
             raise ValueError("Too few dimensions on input")
-        found: Tensor = self.base_transform.inv(y)
-        return found
+        x: Tensor = self.base_transform.inv(y)
+        return x
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return _sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
@@ -417,12 +417,12 @@ class IndependentTransform(Transform):
         return f"{type(self).__name__}({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
 
     def forward_shape(self, shape: Shape) -> Size:
-        found: Size = self.base_transform.forward_shape(shape)
-        return found
+        result: Size = self.base_transform.forward_shape(shape)
+        return result
 
     def inverse_shape(self, shape: Shape) -> Size:
-        found: Size = self.base_transform.inverse_shape(shape)
-        return found
+        result: Size = self.base_transform.inverse_shape(shape)
+        return result
 
 
 class ReshapeTransform(Transform):
@@ -570,11 +570,11 @@ class PowerTransform(Transform):
         return Size(_shape_with(shape, self.exponent))
 
 
-def _shape_with(shape: Shape, *others: Any) -> tuple[int, ...]:
+def _shape_with(shape: Shape, *params: Any) -> tuple[int, ...]:
     """Return the shape that `shape` broadcasts to with the parameters."""
     from ..dispatch.iterator.broadcast import broadcast_shapes
 
-    return tuple(broadcast_shapes(tuple(shape), *(tuple(getattr(o, "shape", ())) for o in others)))
+    return tuple(broadcast_shapes(tuple(shape), *(tuple(getattr(o, "shape", ())) for o in params)))
 
 
 class SigmoidTransform(_Plain):
@@ -744,15 +744,15 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if isinstance(self.scale, Tensor):
-            found = self.scale.abs().log()
+            log_det = self.scale.abs().log()
         else:
-            found = _ops.full_like(x, math.log(abs(self.scale)))
+            log_det = _ops.full_like(x, math.log(abs(self.scale)))
         shape = x.shape
         if self.event_dim:
-            found = found.expand(_shape_with(shape, found))
-            found = found.reshape((*found.shape[: -self.event_dim], -1)).sum(-1)
+            log_det = log_det.expand(_shape_with(shape, log_det))
+            log_det = log_det.reshape((*log_det.shape[: -self.event_dim], -1)).sum(-1)
             shape = shape[: -self.event_dim]
-        return found.expand(shape)
+        return log_det.expand(shape)
 
     def forward_shape(self, shape: Shape) -> Size:
         return Size(_shape_with(shape, self.loc, self.scale))
@@ -870,9 +870,9 @@ class StickBreakingTransform(_Plain):
         limits = finfo(x.dtype)
         share = (x - self._offset(x, x.shape[-1]).log()).sigmoid()
         share = share.clamp(min=limits.tiny, max=1.0 - limits.eps)
-        left = (1 - share).cumprod(-1)
-        one = left.new_ones((*left.shape[:-1], 1))
-        return _ops.cat([share, one], -1) * _ops.cat([one, left], -1)
+        remaining = (1 - share).cumprod(-1)
+        unit = remaining.new_ones((*remaining.shape[:-1], 1))
+        return _ops.cat([share, unit], -1) * _ops.cat([unit, remaining], -1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         pieces = y[..., :-1]
@@ -1008,13 +1008,13 @@ class CatTransform(Transform):
         return _ops.cat([t.inv(piece) for t, piece in self._pieces(y)], self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        found = []
+        log_dets = []
         for transform, before, after in self._pieces(x, y):
             term = transform.log_abs_det_jacobian(before, after)
-            found.append(_sum_rightmost(term, self.event_dim - transform.event_dim))
+            log_dets.append(_sum_rightmost(term, self.event_dim - transform.event_dim))
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
         dim += self.event_dim
-        return _ops.cat(found, dim) if dim < 0 else reduce(operator.add, found)
+        return _ops.cat(log_dets, dim) if dim < 0 else reduce(operator.add, log_dets)
 
     @property
     def bijective(self) -> bool:

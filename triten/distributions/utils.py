@@ -76,8 +76,8 @@ def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """Sum over the last `dim` dimensions."""
     if dim == 0:
         return value
-    kept = value.dim() - dim
-    return value.reshape((*value.shape[:kept], -1)).sum(-1)
+    num_kept_dims = value.dim() - dim
+    return value.reshape((*value.shape[:num_kept_dims], -1)).sum(-1)
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
@@ -152,8 +152,8 @@ class lazy_property(cached_property[Value]):
 
 
 def _triangle(size: int, diag: int) -> tuple[list[int], list[int]]:
-    places = [(i, j) for i in range(size) for j in range(min(i + diag + 1, size))]
-    return [i for i, _ in places], [j for _, j in places]
+    positions = [(i, j) for i in range(size) for j in range(min(i + diag + 1, size))]
+    return [i for i, _ in positions], [j for _, j in positions]
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:

@@ -62,9 +62,9 @@ class VonMises(Distribution):
         kappa = self.concentration.to(float64)
         tau = 1 + (1 + 4 * kappa.square()).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
-        found = (1 + rho.square()) / (2 * rho)
+        r = (1 + rho.square()) / (2 * rho)
         # For tiny concentrations all of this cancels: the leading terms.
-        return _ops.where(kappa < 1e-5, 1 / kappa + kappa, found)
+        return _ops.where(kappa < 1e-5, 1 / kappa + kappa, r)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

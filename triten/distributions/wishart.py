@@ -141,22 +141,22 @@ class Wishart(ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        found: Tensor = self._freedom() * self.covariance_matrix
-        return found
+        mean: Tensor = self._freedom() * self.covariance_matrix
+        return mean
 
     @property
     def mode(self) -> Tensor:
         factor = self._freedom() - self._event_shape[-1] - 1
-        found: Tensor = _ops.where(factor <= 0, math.nan, factor) * self.covariance_matrix
-        return found
+        mode: Tensor = _ops.where(factor <= 0, math.nan, factor) * self.covariance_matrix
+        return mode
 
     @property
     def variance(self) -> Tensor:
         matrix = self.covariance_matrix
         diagonal = matrix.diagonal(0, -2, -1)
-        products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
-        found: Tensor = self._freedom() * (matrix.square() + products)
-        return found
+        outer = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
+        variance: Tensor = self._freedom() * (matrix.square() + outer)
+        return variance
 
     def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
         """Generate samples by Bartlett's decomposition, with random elements of its triangular factor.
@@ -185,8 +185,8 @@ class Wishart(ExponentialFamily):
         noise = diagonal.diag_embed()
         noise[(..., *_ops.tril_indices(size, size, -1, device=noise.device).unbind())] = below
         root = self._factor @ noise
-        found: Tensor = root @ root.mT
-        return found
+        sample: Tensor = root @ root.mT
+        return sample
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -198,8 +198,8 @@ class Wishart(ExponentialFamily):
 
     def _of_cholesky(self, value: Tensor) -> Tensor:
         batch = broadcast_shapes(tuple(value.shape[:-2]), tuple(self._factor.shape[:-2]))
-        found: Tensor = self._factor.expand((*batch, *self._event_shape))
-        return found
+        factor: Tensor = self._factor.expand((*batch, *self._event_shape))
+        return factor
 
     def entropy(self) -> Tensor:
         df, p = self.df, self._event_shape[-1]

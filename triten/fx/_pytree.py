@@ -68,10 +68,10 @@ def tree_flatten_spec(tree: Any, spec: TreeSpec) -> list[Any]:
         return [tree]
     children_of = SUPPORTED_NODES.get(spec.type)
     if children_of is None:
-        leaves, found = tree_flatten(tree)
-        if found != spec:
+        leaves, structure = tree_flatten(tree)
+        if structure != spec:
             raise RuntimeError(
-                f"tree_flatten_spec(): {tree!r} has the structure {found}, expected {spec}. Register "
+                f"tree_flatten_spec(): {tree!r} has the structure {structure}, expected {spec}. Register "
                 f"{spec.type.__name__} with register_pytree_flatten_spec to accept deeper trees."
             )
         return leaves

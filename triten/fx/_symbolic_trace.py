@@ -198,9 +198,9 @@ class Tracer(TracerBase):
             return self._reads(a, self.root.named_parameters(), "parameter is not a member of this module")
         for cls, members in ((Tensor, self.root.named_buffers), (Module, self.root.named_modules)):
             if isinstance(a, cls):
-                found = next((name for name, member in members() if member is a), None)
-                if found is not None:
-                    return self.create_node("get_attr", found, (), {})
+                member_name = next((name for name, member in members() if member is a), None)
+                if member_name is not None:
+                    return self.create_node("get_attr", member_name, (), {})
         if isinstance(a, tuple) and hasattr(a, "_fields"):
             return self.create_node("call_function", type(a), tuple(map(self.create_arg, a)), {})
         if isinstance(a, Tensor):
@@ -329,13 +329,13 @@ class Tracer(TracerBase):
                     f"Tracing expected {len(names)} arguments but got {len(concrete_args)} concrete arguments"
                 )
             concrete_args = dict(zip(names, concrete_args, strict=True))
-        given = concrete_args or {}
-        args += [self._placeholder(name, given, described) for name in names]
+        concrete = concrete_args or {}
+        args += [self._placeholder(name, concrete, described) for name in names]
         if code.co_kwonlyargcount or code.co_flags & HAS_VARIADIC:
             if code.co_flags & inspect.CO_VARARGS:
-                args.append(self._placeholder(f"*{starred.pop(0)}", given, described))
+                args.append(self._placeholder(f"*{starred.pop(0)}", concrete, described))
             if code.co_flags & inspect.CO_VARKEYWORDS:
-                args.append(self._placeholder(f"**{starred.pop(0)}", given, described))
+                args.append(self._placeholder(f"**{starred.pop(0)}", concrete, described))
             root_fn = _takes_all_as_named(root_fn, len(args))  # type: ignore[arg-type]
         leaves, in_spec = tree_flatten(tuple(args))
         if all(child.is_leaf() for child in in_spec.children()):

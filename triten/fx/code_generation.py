@@ -218,13 +218,13 @@ class CodeGen:
 def _last_uses(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
     """Return, for each node, the nodes that it is the last to use."""
     seen: set[Node] = set()
-    found: dict[Node, list[Node]] = {}
+    last_used: dict[Node, list[Node]] = {}
     for user in reversed(list(nodes)):
         for node in user._input_nodes:
             if node not in seen:
                 seen.add(node)
-                found.setdefault(user, []).append(node)
-    return found
+                last_used.setdefault(user, []).append(node)
+    return last_used
 
 
 class _Text:
@@ -407,15 +407,15 @@ class PyTreeCodeGen(CodeGen):
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
         """Return the function's first line, and one that flattens the arguments."""
-        given = self.pytree_info.orig_args
-        leaves = ["self", *free_vars] if given[:1] == ["self"] else free_vars
-        first = super().gen_fn_def(given, maybe_return_annotation)
+        parameter_names = self.pytree_info.orig_args
+        leaves = ["self", *free_vars] if parameter_names[:1] == ["self"] else free_vars
+        first = super().gen_fn_def(parameter_names, maybe_return_annotation)
         if not leaves:
             return first
         typed = [leaf for leaf in leaves if ":" in leaf]
         annotations = f"\n    {''.join(f'{leaf}; ' for leaf in typed)}\n" if typed else ""
         names = ", ".join(leaf.split(":")[0] for leaf in leaves)
-        flat = f"fx_pytree.tree_flatten_spec([{', '.join(given)}], self._in_spec)"
+        flat = f"fx_pytree.tree_flatten_spec([{', '.join(parameter_names)}], self._in_spec)"
         return f"{first}{annotations}\n    {names}, = {flat}"
 
     def generate_output(self, output_args: Argument) -> str:

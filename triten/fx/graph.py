@@ -374,17 +374,17 @@ class Graph(LinkedGraph[Node]):
                 raise RuntimeError(f"Node {node} had unknown opcode {node.op}!")
             if node.graph is not self:
                 raise RuntimeError(f"Node '{node}' does not belong to this Graph!")
-            for given in node._input_nodes:
-                if given.graph is not self:
+            for input_node in node._input_nodes:
+                if input_node.graph is not self:
                     raise RuntimeError(
-                        f"Argument '{given}' of Node '{node}' does not belong to this Graph, but was used as an "
+                        f"Argument '{input_node}' of Node '{node}' does not belong to this Graph, but was used as an "
                         "argument! If you are copying nodes from another graph, make sure to use ``arg_transform`` on "
                         f"node_copy() to remap values\n{self}"
                     )
-                if given not in seen:
+                if input_node not in seen:
                     raise RuntimeError(
-                        f"Argument '{given}' of Node '{node}' was used before it has been defined! Please check that "
-                        f"Nodes in the graph are topologically ordered\n{self}"
+                        f"Argument '{input_node}' of Node '{node}' was used before it has been defined! Please check "
+                        f"that Nodes in the graph are topologically ordered\n{self}"
                     )
             seen.add(node)
             if node.name in names:
@@ -489,8 +489,8 @@ def _has_reference(module: Module, qualified_name: str) -> bool:
         parent = module.get_submodule(path)
     except AttributeError:
         return False
-    found = getattr(parent, name, None)
-    return isinstance(found, Module | Parameter) or name in parent._buffers
+    member = getattr(parent, name, None)
+    return isinstance(member, Module | Parameter) or name in parent._buffers
 
 
 def _check_target(module: Module, node: Node) -> None:
@@ -504,15 +504,15 @@ def _check_target(module: Module, node: Node) -> None:
     if node.op not in ("get_attr", "call_module"):
         return
     names: Sequence[str] = node.target.split(".")
-    found: Any = module
+    attribute: Any = module
     for index, name in enumerate(names):
-        found = getattr(found, name, None)
-        if found is None:
+        attribute = getattr(attribute, name, None)
+        if attribute is None:
             raise RuntimeError(
                 f"Node {node} target {node.target} references nonexistent attribute {name} of "
                 f"{'.'.join(names[:index])}"
             )
-        if node.op == "call_module" and not isinstance(found, Module):
+        if node.op == "call_module" and not isinstance(attribute, Module):
             raise RuntimeError(
                 f"Node {node} target {node.target} {name} of {'.'.join(names[:index])} does not reference an nn.Module"
             )

@@ -53,10 +53,10 @@ def _get_attr(model: Module, attr_name: str) -> Any:
     Raises:
         AttributeError: The attribute does not exist.
     """
-    found: Any = model
+    attribute: Any = model
     for name in attr_name.split("."):
-        found = getattr(found, name)
-    return found
+        attribute = getattr(attribute, name)
+    return attribute
 
 
 def _parent_for(module: Module, path: list[str]) -> Module:

@@ -176,12 +176,12 @@ class Interpreter:
             RuntimeError: The attribute does not exist.
         """
         names = target.split(".")
-        found: Any = self.module
+        attribute: Any = self.module
         for index, name in enumerate(names):
-            if not hasattr(found, name):
+            if not hasattr(attribute, name):
                 raise RuntimeError(f"Node referenced nonexistent target {'.'.join(names[: index + 1])}")
-            found = getattr(found, name)
-        return found
+            attribute = getattr(attribute, name)
+        return attribute
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the values of a node's arguments."""

@@ -221,16 +221,16 @@ def _bound_to_schema(
         for argument in overload._schema.arguments
     }
     positional = [name for name, argument in arguments.items() if not argument.kwarg_only]
-    given = dict(zip(positional, args, strict=False))
-    if len(args) > len(positional) or given.keys() & kwargs.keys() or not kwargs.keys() <= arguments.keys():
+    bound = dict(zip(positional, args, strict=False))
+    if len(args) > len(positional) or bound.keys() & kwargs.keys() or not kwargs.keys() <= arguments.keys():
         return None
-    given.update(kwargs)
-    if any(name not in given and not argument.has_default for name, argument in arguments.items()):
+    bound.update(kwargs)
+    if any(name not in bound and not argument.has_default for name, argument in arguments.items()):
         return None
-    return {name: given.get(name, argument.default) for name, argument in arguments.items()}
+    return {name: bound.get(name, argument.default) for name, argument in arguments.items()}
 
 
-def _divided(found: Mapping[str, Any], positional: int) -> ArgsKwargsPair:
+def _divided(bound: Mapping[str, Any], positional: int) -> ArgsKwargsPair:
     """Split the arguments: the first `positional` values by position, the others by name."""
-    given = list(found.items())
-    return ArgsKwargsPair(tuple(value for _, value in given[:positional]), dict(given[positional:]))
+    items = list(bound.items())
+    return ArgsKwargsPair(tuple(value for _, value in items[:positional]), dict(items[positional:]))

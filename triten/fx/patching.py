@@ -24,9 +24,9 @@ _MISSING: Any = object()
 
 def find_proxy(*values: Any) -> Proxy | None:
     """Return a proxy among values, nested ones too; None if there is none."""
-    found: list[Proxy] = []
-    map_aggregate(values, lambda leaf: found.append(leaf) if isinstance(leaf, Proxy) else None)
-    return found[-1] if found else None
+    proxies: list[Proxy] = []
+    map_aggregate(values, lambda leaf: proxies.append(leaf) if isinstance(leaf, Proxy) else None)
+    return proxies[-1] if proxies else None
 
 
 def recording(function: Callable[..., Any]) -> Callable[..., Any]:

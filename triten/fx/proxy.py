@@ -338,11 +338,11 @@ class Proxy:
                 f"Found multiple different tracers {list(tracers)} while trying to trace operations {orig_method}"
             )
         tracer = next(iter(tracers))
-        given, named = _as_pytorch_gives(orig_method, tuple(args), dict(kwargs or {}))
+        arguments, keywords = _as_pytorch_gives(orig_method, tuple(args), dict(kwargs or {}))
         if is_tensor_method_or_property(orig_method):
-            return tracer.create_proxy("call_method", orig_method.__name__, given, named)
+            return tracer.create_proxy("call_method", orig_method.__name__, arguments, keywords)
         return tracer.create_proxy(
-            "call_function", orig_method, given, named, tracer.graph._target_to_str(orig_method)
+            "call_function", orig_method, arguments, keywords, tracer.graph._target_to_str(orig_method)
         )
 
 

@@ -29,12 +29,12 @@ def root_name() -> str:
 
 def _follow(path: str) -> Any:
     """Return the object at a dotted path below the root; None if it does not exist."""
-    found: Any = sys.modules[ROOT]
+    obj: Any = sys.modules[ROOT]
     for name in path.split(".") if path else ():
-        found = getattr(found, name, None)
-        if found is None:
+        obj = getattr(obj, name, None)
+        if obj is None:
             return None
-    return found
+    return obj
 
 
 def own_path(obj: Any) -> str | None:

@@ -8,7 +8,7 @@ import traceback
 
 from .qualified_names import ROOT
 
-_PLACE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
+_FRAME_LINE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
 
 
 def recorded_stack() -> str | None:
@@ -18,12 +18,12 @@ def recorded_stack() -> str | None:
     first = next((i for i, frame in enumerate(frames) if frame.name == "forward"), None)
     if first is None:
         return None
-    kept = [
+    user_frames = [
         frame
         for frame in frames[first:]
         if not frame.filename.startswith(f"<{ROOT} ") and not _is_own(frame.filename, own)
     ]
-    return "".join(traceback.StackSummary.from_list(kept).format()).strip() or None
+    return "".join(traceback.StackSummary.from_list(user_frames).format()).strip() or None
 
 
 def _is_own(filename: str, root: str) -> bool:
@@ -40,9 +40,9 @@ def summary_of(stack_trace: str | None) -> str:
         'File: model.py:3 in forward, code: return x + 1'
     """
     lines = (stack_trace or "").strip().split("\n")
-    for place, code in reversed(list(itertools.pairwise(lines))):
-        found = _PLACE.match(place.strip())
-        if found is not None:
-            file, line, function = found.groups()
+    for location, code in reversed(list(itertools.pairwise(lines))):
+        matched = _FRAME_LINE.match(location.strip())
+        if matched is not None:
+            file, line, function = matched.groups()
             return f"File: {file}:{line} in {function}, code: {code.strip()}"
     return "No stacktrace found for following nodes"

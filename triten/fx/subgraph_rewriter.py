@@ -48,11 +48,11 @@ def replace_pattern(
     may be used elsewhere. If matches overlap, only the first in the graph is replaced.
 
     Args:
-        gm: the module, which is changed.
-        pattern, replacement: functions or modules of as many inputs, and as many results.
+        gm: The module, which is changed in-place.
+        pattern, replacement: Functions or modules with the same numbers of inputs and results.
 
     Returns:
-        the places that were found.
+        The replaced matches.
 
     Example:
         >>> import triten as tt
@@ -67,8 +67,8 @@ def replace_pattern(
             exp = relu.exp();  relu = None
             return exp
     """
-    found = replace_pattern_with_filters(gm, pattern, replacement)
-    return [Match(each.anchor, each.nodes_map) for each in found]
+    replaced = replace_pattern_with_filters(gm, pattern, replacement)
+    return [Match(each.anchor, each.nodes_map) for each in replaced]
 
 
 def replace_pattern_with_filters(
@@ -108,16 +108,16 @@ def replace_pattern_with_filters(
         raise AssertionError("Must provide either a replacement GraphModule or a replacement callback")
     common = None if replacement is None else _graph_of(replacement)
     replaced_by: dict[Node, Node] = {}
-    found: list[ReplacedPatterns] = []
+    replaced: list[ReplacedPatterns] = []
     for match in matches:
         if replacement_callback is not None:
             common = replacement_callback(match, graph, pattern_graph)
         assert common is not None
-        found.append(_replace(graph, match, pattern_graph, common, replaced_by))
+        replaced.append(_replace(graph, match, pattern_graph, common, replaced_by))
     gm.recompile()
     if isinstance(replacement, Module):
         _take_attributes(gm, replacement)
-    return found
+    return replaced
 
 
 def _graph_of(program: Program) -> Graph:

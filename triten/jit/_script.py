@@ -156,11 +156,11 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
         return drop
     if not isinstance(drop, bool):
         raise RuntimeError(f"Argument to @torch.jit.ignore must be a bool or a function but got {drop}")
-    given = "drop_on_export=True" if kwargs.pop("drop_on_export", None) else "True" if drop else ""
-    if given:
+    argument_text = "drop_on_export=True" if kwargs.pop("drop_on_export", None) else "True" if drop else ""
+    if argument_text:
         warnings.warn(
-            f"ignore({given}) has been deprecated. TorchScript will now drop the function call on compilation. Use "
-            "torch.jit.unused now.",
+            f"ignore({argument_text}) has been deprecated. TorchScript will now drop the function call on compilation. "
+            "Use torch.jit.unused now.",
             FutureWarning,
             stacklevel=2,
         )

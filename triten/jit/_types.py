@@ -69,6 +69,6 @@ def isinstance(obj: Any, target_type: Any) -> bool:
         return all(isinstance(key, inner[0]) and isinstance(value, inner[1]) for key, value in obj.items())
     if origin is tuple:
         return len(obj) == len(inner) and all(
-            isinstance(each, wanted) for each, wanted in zip(obj, inner, strict=True)
+            isinstance(each, element_type) for each, element_type in zip(obj, inner, strict=True)
         )
     return all(isinstance(each, inner[0]) for each in obj)

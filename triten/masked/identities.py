@@ -80,16 +80,16 @@ def canonical_dim(dim: DimOrDims, ndim: int) -> tuple[int, ...]:
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(ndim))
     ndim = max(ndim, 1)
-    found: list[int] = []
+    dims: list[int] = []
     for each in [dim] if isinstance(dim, int) else dim:
         if not -ndim <= each < ndim:
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {each})"
             )
-        if each % ndim in found:
+        if each % ndim in dims:
             raise RuntimeError(f"dim={each} appears multiple times in the list of dims")
-        found.append(each % ndim)
-    return tuple(sorted(found))
+        dims.append(each % ndim)
+    return tuple(sorted(dims))
 
 
 def input_mask(input: Tensor, mask: Tensor) -> Tensor:

@@ -136,11 +136,11 @@ class MaskedTensor(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> MaskedTensor:
         from copy import deepcopy
 
-        found: MaskedTensor | None = memo.get(id(self))
-        if found is None:
+        result: MaskedTensor | None = memo.get(id(self))
+        if result is None:
             data, mask = deepcopy(self._masked_data, memo), deepcopy(self._masked_mask, memo)
-            found = memo[id(self)] = masked(data, mask)
-        return found
+            result = memo[id(self)] = masked(data, mask)
+        return result
 
     @classmethod
     def __tensor_function__(
@@ -212,12 +212,16 @@ def _shown(value: Any) -> str:
 
 def _rows(data: Tensor, mask: Tensor) -> str:
     if data.dim() == 1:
-        kept = mask.tolist()
+        mask_values = mask.tolist()
         shown = [_shown(each) for each in data.tolist()]
-        width = max((len(text) if keep else 8 for text, keep in zip(shown, kept, strict=True)), default=0)
+        width = max(
+            (len(text) if keep else 8 for text, keep in zip(shown, mask_values, strict=True)), default=0
+        )
         return (
             "["
-            + ", ".join(text if keep else "--".rjust(width) for text, keep in zip(shown, kept, strict=True))
+            + ", ".join(
+                text if keep else "--".rjust(width) for text, keep in zip(shown, mask_values, strict=True)
+            )
             + "]"
         )
     rows = [_rows(d, m).replace("\n", "\n  ") for d, m in zip(data, mask, strict=True)]

@@ -195,9 +195,9 @@ def _normalization(name: str, operator: Callable[..., Tensor], summary: str, sho
         input: Tensor, dim: int, *, dtype: ScalarType | None = None, mask: Tensor | None = None
     ) -> Tensor:
         data, mask = _opened(input, mask)
-        (at,) = canonical_dim(dim, data.dim())
+        (normalized_dim,) = canonical_dim(dim, data.dim())
         values = without_masked(name, data, mask)
-        return operator(values, at, data.dtype if dtype is None else dtype)
+        return operator(values, normalized_dim, data.dtype if dtype is None else dtype)
 
     arguments = _ARGUMENTS.format(
         dim=_DIM,
@@ -298,7 +298,7 @@ def median(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Return the median of elements, the lesser of two in the middle; nan if all are masked out.
+    """Return the median, the lower one of an even number of elements; NaN if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
@@ -318,15 +318,15 @@ def median(
         tensor(2.)
     """
     data, mask = _opened(input, mask)
-    (at,) = canonical_dim(dim, data.dim())
+    (normalized_dim,) = canonical_dim(dim, data.dim())
     is_floating = data.dtype.is_floating_point
     values = without_masked("median", data if is_floating else data.to(float32), mask)
-    found: Tensor = ops.nanmedian(values, at, keepdim)[0]
+    result: Tensor = ops.nanmedian(values, normalized_dim, keepdim)[0]
     if is_floating:
-        return found
-    if ops.isnan(found).any():
+        return result
+    if ops.isnan(result).any():
         raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
-    return found.to(dtype=data.dtype if dtype is None else dtype)
+    return result.to(dtype=data.dtype if dtype is None else dtype)
 
 
 @api_boundary

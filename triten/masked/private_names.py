@@ -51,11 +51,11 @@ def output_mask(op: Callable[..., Tensor], input: Tensor, *args: Any, **named: A
             f"_output_mask expected masked operation (got callable {op.__module__}.{op.__name__})"
         )
     rest = args[1:] if name == "norm" else args
-    found = input_mask(input, **named)
+    mask = input_mask(input, **named)
     keepdim = bool(named.get("keepdim", False))
     for dim in reversed(canonical_dim(rest[0] if rest else named.get("dim"), input.dim())):
-        found = found.any(dim, keepdim)
-    return found
+        mask = mask.any(dim, keepdim)
+    return mask
 
 
 def where(mask: Tensor, input: Tensor, fill_value: Tensor) -> Tensor:

@@ -32,15 +32,15 @@ def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: The masks differ.
     """
-    found = _masked_in(args, kwargs)
-    first = found[0]._masked_mask
-    for each in found[1:]:
+    operands = _masked_in(args, kwargs)
+    first = operands[0]._masked_mask
+    for each in operands[1:]:
         other = each._masked_mask
         if other is not first and (other.dim() != first.dim() or not bool((other == first).all())):
             raise ValueError(f"{name_of(func)}(): Input masks must match.")
     result = func(*data_of(tuple(args)), **{name: data_of(value) for name, value in kwargs.items()})
-    if result is found[0]._masked_data:
-        return found[0]
+    if result is operands[0]._masked_data:
+        return operands[0]
     return masked(result, first.expand_as(result) if first.shape != result.shape else first)
 
 
@@ -211,13 +211,13 @@ for _name in ("softmax", "log_softmax", "softmin", "cumsum", "cumprod"):
 
 @MASKED.signature("grad")
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **named: Any) -> tuple[Any, ...]:
-    wanted = inputs if isinstance(inputs, list | tuple) else [inputs]
-    found = run_grad(data_of(outputs), data_of(wanted), data_of(grad_outputs), **named)
+    input_list = inputs if isinstance(inputs, list | tuple) else [inputs]
+    gradients = run_grad(data_of(outputs), data_of(input_list), data_of(grad_outputs), **named)
     return tuple(
         masked(gradient, each._masked_mask)
         if isinstance(each, MaskedTensor) and gradient is not None
         else gradient
-        for each, gradient in zip(wanted, found, strict=True)
+        for each, gradient in zip(input_list, gradients, strict=True)
     )
 
 

@@ -62,14 +62,14 @@ def sparse_where(mask: Tensor, input: Tensor, fill: Any) -> Tensor:
     selected = counted.flatten(1).any(1) if counted.dim() > 1 else counted
     indices, counted = mask.indices()[:, selected], counted[selected]
     sizes = input.shape[: input.sparse_dim()]
-    known, wanted = _flat(input.indices(), sizes), _flat(indices, sizes)
+    specified, requested = _flat(input.indices(), sizes), _flat(indices, sizes)
     values = input.values()
-    if known.numel():
-        at = ops.searchsorted(known, wanted).clamp(max=known.numel() - 1)
-        found = (known[at] == wanted).reshape(-1, *[1] * (values.dim() - 1))
-        values = ops.where(found, values[at], 0)
+    if specified.numel():
+        position = ops.searchsorted(specified, requested).clamp(max=specified.numel() - 1)
+        is_specified = (specified[position] == requested).reshape(-1, *[1] * (values.dim() - 1))
+        values = ops.where(is_specified, values[position], 0)
     else:
-        values = values.new_zeros((wanted.numel(), *values.shape[1:]))
+        values = values.new_zeros((requested.numel(), *values.shape[1:]))
     if values.dim() > 1:
         values = ops.where(counted, values, fill)
     return ops._sparse_coo_tensor_unsafe(indices, values, tuple(input.shape), is_coalesced=True)
@@ -126,21 +126,21 @@ def _reduce_coo(name: str, input: Tensor, dims: Sequence[int], keepdim: bool, dt
         if name == "mean":
             raise ValueError("masked mean of a hybrid tensor reduces sparse dimensions only")
         values = _reduced(name, values, dense, keepdim)
-    kept = [d for d in range(num_sparse) if d not in dims]
-    if not kept:
+    kept_dims = [d for d in range(num_sparse) if d not in dims]
+    if not kept_dims:
         whole = _reduced(name, values, [0], False)
         if keepdim:
             whole = whole.reshape([1] * num_sparse + list(whole.shape))
         return whole.to(dtype).to_sparse()
-    indices, sizes = input.indices()[kept], [input.shape[d] for d in kept]
+    indices, sizes = input.indices()[kept_dims], [input.shape[d] for d in kept_dims]
     groups, group = _flat(indices, sizes).unique(return_inverse=True)
     count = groups.numel()
-    new_indices = indices.new_zeros((num_sparse if keepdim else len(kept), count))
-    for row, each in zip(kept if keepdim else range(len(kept)), indices, strict=True):
+    new_indices = indices.new_zeros((num_sparse if keepdim else len(kept_dims), count))
+    for row, each in zip(kept_dims if keepdim else range(len(kept_dims)), indices, strict=True):
         new_indices[row] = each.new_zeros(count).scatter(0, group, each)
-    at = group.reshape(-1, *[1] * (values.dim() - 1)).expand(values.shape)
+    scatter_index = group.reshape(-1, *[1] * (values.dim() - 1)).expand(values.shape)
     made = values.new_zeros((count, *values.shape[1:]))
-    made = made.scatter_reduce(0, at, values, REDUCE[name], include_self=False)
+    made = made.scatter_reduce(0, scatter_index, values, REDUCE[name], include_self=False)
     if name == "mean":
         made = made / ops.bincount(group, minlength=count).reshape(-1, *[1] * (made.dim() - 1))
     shape = [1 if d in dims else size for d, size in enumerate(input.shape) if keepdim or d not in dims]

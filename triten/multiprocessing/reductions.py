@@ -67,19 +67,19 @@ def reduce_storage(storage: Storage) -> Any:
 
 def _rebuild_of_descriptor(descriptor: Any, nbytes: int) -> Storage:
     block = shared_memory.DescriptorBlock(descriptor.detach(), nbytes)
-    found = shared_memory.known(block.key)
-    if found is not None:
+    storage = shared_memory.known(block.key)
+    if storage is not None:
         block.close()
-        return found
+        return storage
     return shared_memory.storage_over(block)
 
 
 def _rebuild_named(name: str, nbytes: int) -> Storage:
     block = shared_memory.NamedBlock(name, nbytes)
-    found = shared_memory.known(block.key)
-    if found is not None:
+    storage = shared_memory.known(block.key)
+    if storage is not None:
         block.close()
-        return found
+        return storage
     return shared_memory.storage_over(block)
 
 

@@ -31,10 +31,10 @@ def _jagged_from_list(
         )
     if tensors[0].dim() == 0:
         raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors")
-    for what in ("dtype", "device"):
-        if len({getattr(each, what) for each in tensors}) > 1:
+    for attribute in ("dtype", "device"):
+        if len({getattr(each, attribute) for each in tensors}) > 1:
             raise RuntimeError(
-                f"When constructing a nested tensor, all tensors in list must have the same {what}"
+                f"When constructing a nested tensor, all tensors in list must have the same {attribute}"
             )
     ragged = [i for i in range(tensors[0].dim()) if len({int(each.shape[i]) for each in tensors}) > 1]
     if len(ragged) > 1:
@@ -43,10 +43,10 @@ def _jagged_from_list(
             "only allows for a single ragged dimension. For example: (B, *, D_0, D_1, ..., D_N), with ragged * dim; "
             f"got shapes {[tuple(each.shape) for each in tensors]}"
         )
-    at = ragged[0] if ragged else 0
-    values = ops.cat(list(tensors), at).to(device=device, dtype=dtype)
-    lengths = [int(each.shape[at]) for each in tensors]
-    return NestedTensor(values, Raggedness.of_lengths(lengths, values.device), at + 1)
+    ragged_dim = ragged[0] if ragged else 0
+    values = ops.cat(list(tensors), ragged_dim).to(device=device, dtype=dtype)
+    lengths = [int(each.shape[ragged_dim]) for each in tensors]
+    return NestedTensor(values, Raggedness.of_lengths(lengths, values.device), ragged_dim + 1)
 
 
 def nested_tensor(
@@ -189,16 +189,16 @@ def nested_tensor_from_jagged(
         if lengths is None:
             raise RuntimeError("nested_tensor_from_jagged(): At least one of offsets or lengths is required.")
         offsets, lengths = ops.constant_pad_nd(lengths.cumsum(0), [1, 0]), None
-    at = 1 if jagged_dim is None else jagged_dim
-    if at < 1:
+    ragged_dim = 1 if jagged_dim is None else jagged_dim
+    if ragged_dim < 1:
         raise ValueError(f"nested_tensor_from_jagged(): Expected jagged_dim >=1, but got {jagged_dim}.")
-    if at > values.dim() or offsets.dim() != 1:
+    if ragged_dim > values.dim() or offsets.dim() != 1:
         raise RuntimeError(
             f"nested_tensor_from_jagged(): expected jagged_dim <= {values.dim()} and offsets of one dimension, got "
-            f"{at} and {offsets.dim()} dimensions"
+            f"{ragged_dim} and {offsets.dim()} dimensions"
         )
     view = values.view_as(values) if values.requires_grad else values.detach()
-    return NestedTensor(view, Raggedness.of(offsets, lengths, min_seqlen, max_seqlen), at)
+    return NestedTensor(view, Raggedness.of(offsets, lengths, min_seqlen, max_seqlen), ragged_dim)
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = strided) -> Tensor:

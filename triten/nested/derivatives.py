@@ -12,11 +12,11 @@ from .nested_tensor import JAGGED, NestedTensor, values_of
 
 @JAGGED.signature("grad")
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **named: Any) -> tuple[Any, ...]:
-    wanted = [inputs] if not isinstance(inputs, list | tuple) else inputs
-    found = run_grad(values_of(outputs), values_of(wanted), values_of(grad_outputs), **named)
+    input_list = [inputs] if not isinstance(inputs, list | tuple) else inputs
+    gradients = run_grad(values_of(outputs), values_of(input_list), values_of(grad_outputs), **named)
     return tuple(
         each.like(gradient) if isinstance(each, NestedTensor) and gradient is not None else gradient
-        for each, gradient in zip(wanted, found, strict=True)
+        for each, gradient in zip(input_list, gradients, strict=True)
     )
 
 

@@ -57,8 +57,8 @@ class NestedTensor(Tensor):
         """Return the tensor without holes between the sequences."""
         if self._raggedness.lengths is None:
             return self
-        kept = self._packed.index_select(self._ragged_idx - 1, self._raggedness.kept_positions())
-        return NestedTensor(kept, self._raggedness.packed(), self._ragged_idx)
+        values = self._packed.index_select(self._ragged_idx - 1, self._raggedness.kept_positions())
+        return NestedTensor(values, self._raggedness.packed(), self._ragged_idx)
 
     @property
     def shape(self) -> Any:
@@ -160,12 +160,12 @@ class NestedTensor(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> NestedTensor:
         from copy import deepcopy
 
-        found: NestedTensor | None = memo.get(id(self))
-        if found is None:
-            found = memo[id(self)] = NestedTensor(
+        result: NestedTensor | None = memo.get(id(self))
+        if result is None:
+            result = memo[id(self)] = NestedTensor(
                 deepcopy(self._packed, memo), self._raggedness, self._ragged_idx
             )
-        return found
+        return result
 
     @classmethod
     def __tensor_function__(

@@ -104,19 +104,19 @@ def _normalized(name: str, sign: int, operator: Any) -> None:
     ) -> NestedTensor:
         if dim is None:
             raise RuntimeError(f"{name}(): expected dim for a nested tensor, got None")
-        at = wrapped(input, dim, name)
-        if at == 0:
+        wrapped_dim = wrapped(input, dim, name)
+        if wrapped_dim == 0:
             raise RuntimeError(
                 f"{name}(): not supported when reducing across the batch dimension for NestedTensor"
             )
         values = input._packed if sign > 0 else -input._packed
-        if at != input._ragged_idx:
-            return input.like(operator(values, at - 1, dtype=dtype))
+        if wrapped_dim != input._ragged_idx:
+            return input.like(operator(values, wrapped_dim - 1, dtype=dtype))
         packed = input.packed()
         values = packed._packed if sign > 0 else -packed._packed
         values = values if dtype is None else values.to(dtype)
-        padded = pad(values, packed._raggedness, at - 1, float("-inf"))
-        return from_padded(operator(padded, at), packed)
+        padded = pad(values, packed._raggedness, wrapped_dim - 1, float("-inf"))
+        return from_padded(operator(padded, wrapped_dim), packed)
 
     JAGGED.signature(name)(rule)
 
@@ -131,11 +131,14 @@ def _scan(name: str) -> None:
     operator = getattr(ops, name)
 
     def rule(input: NestedTensor, dim: int, **named: Any) -> NestedTensor:
-        at = wrapped(input, dim, name)
-        if at != input._ragged_idx:
+        wrapped_dim = wrapped(input, dim, name)
+        if wrapped_dim != input._ragged_idx:
             return input.like(operator(input._packed, inner_dim(input, dim, name), **named))
         packed = input.packed()
-        return from_padded(operator(pad(packed._packed, packed._raggedness, at - 1, 0), at, **named), packed)
+        return from_padded(
+            operator(pad(packed._packed, packed._raggedness, wrapped_dim - 1, 0), wrapped_dim, **named),
+            packed,
+        )
 
     JAGGED.signature(name)(rule)
 

@@ -33,16 +33,16 @@ def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     Raises:
         RuntimeError: Nested tensors have different sequences or numbers of dimensions.
     """
-    found = nested_in(args, kwargs)
-    first = found[0]
-    for other in found[1:]:
+    nested = nested_in(args, kwargs)
+    first = nested[0]
+    for other in nested[1:]:
         if (
             other._raggedness.size != first._raggedness.size
             or other._ragged_idx != first._ragged_idx
             or other.dim() != first.dim()
         ):
             raise RuntimeError(
-                f"cannot call binary pointwise function {name_of(func)} with inputs of shapes {_shapes(found)}"
+                f"cannot call binary pointwise function {name_of(func)} with inputs of shapes {_shapes(nested)}"
             )
     arguments = [*args, *kwargs.values()]
     if any(isinstance(each, Tensor) and each is not first for each in arguments):
@@ -146,11 +146,11 @@ def loss(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     Raises:
         RuntimeError: The nested tensors have different sequences.
     """
-    found = [each.packed() for each in nested_in(args, kwargs)]
-    first = found[0]
-    if any(each._raggedness.size != first._raggedness.size for each in found[1:]):
+    nested = [each.packed() for each in nested_in(args, kwargs)]
+    first = nested[0]
+    if any(each._raggedness.size != first._raggedness.size for each in nested[1:]):
         raise RuntimeError(
-            f"{name_of(func)}(): expected inputs of the same sequences, got shapes {_shapes(found)}"
+            f"{name_of(func)}(): expected inputs of the same sequences, got shapes {_shapes(nested)}"
         )
 
     def packed(value: Any) -> Any:

@@ -45,19 +45,19 @@ def _product(name: str) -> None:
                 raise refused
             return ops.matmul(_padded(input), _padded(other))  # the zeros of the padding add nothing
         nested = input if isinstance(input, NestedTensor) else other
-        dense, at = other if nested is input else input, nested._ragged_idx - nested.dim()
-        if at == (-1 if nested is input else -2):
+        dense, ragged_dim = other if nested is input else input, nested._ragged_idx - nested.dim()
+        if ragged_dim == (-1 if nested is input else -2):
             raise refused
         if dense.dim() <= 2:
             left, right = (nested._packed, dense) if nested is input else (dense, nested._packed)
-            if dense.dim() == 1 and at != (-2 if nested is input else -1):
+            if dense.dim() == 1 and ragged_dim != (-2 if nested is input else -1):
                 raise refused
             return nested.like(ops.matmul(left, right))
         if dense.dim() > nested.dim():
             raise refused
         nested = nested.packed()
         padded = _padded(nested)
-        left, right = (padded, dense) if nested is input or at == -2 else (dense, padded)
+        left, right = (padded, dense) if nested is input or ragged_dim == -2 else (dense, padded)
         return from_padded(ops.matmul(left, right), nested)
 
     JAGGED.signature(name)(rule)

@@ -135,12 +135,12 @@ class Raggedness:
     ) -> Raggedness:
         """Return the raggedness of these tensors, by identity."""
         key = (id(offsets), id(lengths))
-        found = _known.get(key)
-        if found is None:
-            found = _known[key] = cls(offsets, lengths, None, min_seqlen, max_seqlen)
-        found._min = found._min if min_seqlen is None else min_seqlen
-        found._max = found._max if max_seqlen is None else max_seqlen
-        return found
+        raggedness = _known.get(key)
+        if raggedness is None:
+            raggedness = _known[key] = cls(offsets, lengths, None, min_seqlen, max_seqlen)
+        raggedness._min = raggedness._min if min_seqlen is None else min_seqlen
+        raggedness._max = raggedness._max if max_seqlen is None else max_seqlen
+        return raggedness
 
     @classmethod
     def of_lengths(cls, lengths: list[int], device: Device, size: RaggedSize | None = None) -> Raggedness:
@@ -195,17 +195,17 @@ class Raggedness:
 
     def positions(self, width: int) -> Tensor:
         """Return, for each position of the packed dimension, its index in a flattened batch padded to `width`."""
-        found = self._positions.get(width)
-        if found is None:
+        indices = self._positions.get(width)
+        if indices is None:
             total = sum(length for _, length in self.bounds)
             inside = ops.arange(total, device=self.offsets.device) - self.packed().offsets[:-1][self.rows]
-            found = self._positions[width] = self.rows * width + inside
-        return found
+            indices = self._positions[width] = self.rows * width + inside
+        return indices
 
     def mask(self) -> Tensor:
         """Return the padding mask (batch, max_seqlen): True where a sequence has a position."""
-        places = ops.arange(self.max_seqlen, device=self.offsets.device)
-        return places < self.segment_lengths.unsqueeze(1)
+        positions = ops.arange(self.max_seqlen, device=self.offsets.device)
+        return positions < self.segment_lengths.unsqueeze(1)
 
     def packed(self) -> Raggedness:
         """Return sequences of the same lengths without holes between them."""
@@ -228,13 +228,13 @@ class Raggedness:
         """Copy to a device; the size stays the same object."""
         if self.offsets.device == device:
             return self
-        found = self._moved.get(device)
-        if found is None:
+        moved = self._moved.get(device)
+        if moved is None:
             lengths = None if self.lengths is None else self.lengths.to(device)
-            found = Raggedness(self.offsets.to(device), lengths, self.size, self._min, self._max)
-            found._bounds = self._bounds
-            self._moved[device] = found
-        return found
+            moved = Raggedness(self.offsets.to(device), lengths, self.size, self._min, self._max)
+            moved._bounds = self._bounds
+            self._moved[device] = moved
+        return moved
 
 
 _known: WeakValueDictionary[tuple[int, int], Raggedness] = WeakValueDictionary()

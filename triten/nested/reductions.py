@@ -119,10 +119,10 @@ def _dense(name: str, input: NestedTensor, dim: Any, keepdim: bool, named: dict[
     operator = getattr(ops, name)
     if dim is None:
         return operator(input.packed()._packed, **named)
-    given = [dim] if isinstance(dim, int) else list(dim)
-    if input._ragged_idx in [wrapped(input, each, name) for each in given]:
+    requested = [dim] if isinstance(dim, int) else list(dim)
+    if input._ragged_idx in [wrapped(input, each, name) for each in requested]:
         raise NotImplementedError(f"{name}(): not supported for nested tensors along the ragged dimension")
-    dims = [inner_dim(input, each, name) for each in given]
+    dims = [inner_dim(input, each, name) for each in requested]
     after = input._ragged_idx - (0 if keepdim else sum(each + 1 < input._ragged_idx for each in set(dims)))
     return input.like(operator(input._packed, dim=dims, keepdim=keepdim, **named), after)
 

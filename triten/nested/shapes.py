@@ -68,8 +68,10 @@ def equal(input: Any, other: Any) -> bool:
 def unbind(input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
     if wrapped(input, dim, "unbind") != 0:
         raise RuntimeError(f"unbind(): only supported for NestedTensor on dim=0, got dim={dim}")
-    at = input._ragged_idx - 1
-    return tuple(input._packed.narrow(at, start, length) for start, length in input._raggedness.bounds)
+    ragged_dim = input._ragged_idx - 1
+    return tuple(
+        input._packed.narrow(ragged_dim, start, length) for start, length in input._raggedness.bounds
+    )
 
 
 @JAGGED.signature()
@@ -93,10 +95,10 @@ def transposed(input: NestedTensor) -> NestedTensor:
 
 @JAGGED.signature()
 def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
-    given = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
-    order = [wrapped(input, each, "permute") for each in given]
+    requested = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    order = [wrapped(input, each, "permute") for each in requested]
     if sorted(order) != list(range(input.dim())):
-        raise ValueError(f"permute(): expected each of {input.dim()} dimensions once, got {tuple(given)}")
+        raise ValueError(f"permute(): expected each of {input.dim()} dimensions once, got {tuple(requested)}")
     if order[0] != 0:
         raise ValueError("Permute is not supported on the batch dimension for jagged NT")
     inner = [each - 1 for each in order[1:]]
@@ -113,30 +115,32 @@ def _inner_sizes(input: NestedTensor, shape: Sequence[Any], name: str) -> tuple[
     refused = RuntimeError(f"{name}(): cannot view shape {_shown(input.shape)} as {list(shape)}")
     if len(shape) < 2 or shape[0] not in (len(input), -1):
         raise refused
-    at = [i for i, each in enumerate(shape) if isinstance(each, RaggedSize)]
-    if not at and shape[0] != -1:
-        at = [i for i, each in enumerate(shape) if each == -1 and type(each) is int]
-    if len(at) != 1 or (isinstance(shape[at[0]], RaggedSize) and shape[at[0]] != own):
+    ragged_dims = [i for i, each in enumerate(shape) if isinstance(each, RaggedSize)]
+    if not ragged_dims and shape[0] != -1:
+        ragged_dims = [i for i, each in enumerate(shape) if each == -1 and type(each) is int]
+    if len(ragged_dims) != 1 or (
+        isinstance(shape[ragged_dims[0]], RaggedSize) and shape[ragged_dims[0]] != own
+    ):
         raise refused
     before = input.shape[1 : input._ragged_idx].numel()
     sizes = list(shape)
-    sizes[at[0]] = int(input._packed.shape[input._ragged_idx - 1])
-    if -1 not in sizes[1 : at[0]]:
-        found = 1
-        for each in sizes[1 : at[0]]:
-            found *= each
-        if found != before:
+    sizes[ragged_dims[0]] = int(input._packed.shape[input._ragged_idx - 1])
+    if -1 not in sizes[1 : ragged_dims[0]]:
+        product = 1
+        for each in sizes[1 : ragged_dims[0]]:
+            product *= each
+        if product != before:
             raise refused
-    return sizes[1:], at[0]
+    return sizes[1:], ragged_dims[0]
 
 
 def _viewing(name: str) -> None:
     def rule(input: NestedTensor, *shape: Any, **named: Any) -> NestedTensor:
-        given = shape or (named.get("shape", named.get("size")),)
-        dtype = named.get("dtype", given[0] if len(given) == 1 else None)
+        requested = shape or (named.get("shape", named.get("size")),)
+        dtype = named.get("dtype", requested[0] if len(requested) == 1 else None)
         if not isinstance(dtype, int | list | tuple | RaggedSize) and dtype is not None:
             return input.like(input._packed.view(dtype))
-        sizes, ragged = _inner_sizes(input, _sizes(given), name)
+        sizes, ragged = _inner_sizes(input, _sizes(requested), name)
         return input.like(getattr(input._packed, name)(sizes), ragged)
 
     JAGGED.signature(name)(rule)
@@ -154,9 +158,9 @@ def view_as(input: NestedTensor, other: Tensor) -> NestedTensor:
 
 @JAGGED.signature()
 def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
-    at = inner_dim(input, dim, "unflatten")
-    ragged = input._ragged_idx + (len(sizes) - 1 if at + 1 < input._ragged_idx else 0)
-    return input.like(input._packed.unflatten(at, tuple(sizes)), ragged)
+    values_dim = inner_dim(input, dim, "unflatten")
+    ragged = input._ragged_idx + (len(sizes) - 1 if values_dim + 1 < input._ragged_idx else 0)
+    return input.like(input._packed.unflatten(values_dim, tuple(sizes)), ragged)
 
 
 @JAGGED.signature()
@@ -175,19 +179,21 @@ def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
     dims = input.dim() + 1
     if not -dims <= dim < dims:
         raise IndexError(f"unsqueeze(): Dimension out of range, expected [{-dims}, {dims - 1}], got {dim}")
-    at = dim % dims
-    if at == 0:
+    new_dim = dim % dims
+    if new_dim == 0:
         raise RuntimeError("unsqueeze(): not supported for NestedTensor on dim=0")
-    return input.like(input._packed.unsqueeze(at - 1), input._ragged_idx + (at <= input._ragged_idx))
+    return input.like(
+        input._packed.unsqueeze(new_dim - 1), input._ragged_idx + (new_dim <= input._ragged_idx)
+    )
 
 
 @JAGGED.signature()
 def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
     if dim is None:
         raise RuntimeError("squeeze(): expected dim for a nested tensor, got None")
-    wanted = [dim] if isinstance(dim, int) else list(dim)
+    requested = [dim] if isinstance(dim, int) else list(dim)
     inner = [
-        each for each in (inner_dim(input, d, "squeeze") for d in wanted) if input._packed.shape[each] == 1
+        each for each in (inner_dim(input, d, "squeeze") for d in requested) if input._packed.shape[each] == 1
     ]
     return input.like(
         input._packed.squeeze(inner), input._ragged_idx - sum(e + 1 < input._ragged_idx for e in inner)
@@ -196,11 +202,13 @@ def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
 
 @JAGGED.signature("expand", "broadcast_to")
 def expand(input: NestedTensor, *sizes: Any, **named: Any) -> NestedTensor:
-    given = _sizes(sizes or (named["size"],))
+    requested = _sizes(sizes or (named["size"],))
     own = input.shape
-    if len(given) != len(own) or any(given[each] not in (own[each], -1) for each in (0, input._ragged_idx)):
-        raise RuntimeError(f"expand(): cannot expand shape {_shown(own)} -> {list(given)}")
-    inner = [-1 if isinstance(each, RaggedSize) else each for each in given[1:]]
+    if len(requested) != len(own) or any(
+        requested[each] not in (own[each], -1) for each in (0, input._ragged_idx)
+    ):
+        raise RuntimeError(f"expand(): cannot expand shape {_shown(own)} -> {list(requested)}")
+    inner = [-1 if isinstance(each, RaggedSize) else each for each in requested[1:]]
     return input.like(input._packed.expand(inner))
 
 
@@ -219,8 +227,10 @@ def select(input: NestedTensor, dim: int, index: int) -> Tensor:
         if not -len(bounds) <= index < len(bounds):
             raise IndexError(f"select(): index {index} out of range for a batch of {len(bounds)} sequences")
         return input._packed.narrow(input._ragged_idx - 1, *bounds[index])
-    at = inner_dim(input, dim, "select")
-    return input.like(input._packed.select(at, index), input._ragged_idx - (at + 1 < input._ragged_idx))
+    values_dim = inner_dim(input, dim, "select")
+    return input.like(
+        input._packed.select(values_dim, index), input._ragged_idx - (values_dim + 1 < input._ragged_idx)
+    )
 
 
 @JAGGED.signature()
@@ -233,8 +243,8 @@ def subscript(input: NestedTensor, index: Any) -> Tensor:
     codes = list(index) if isinstance(index, tuple) else [index]
     taken = sum(each is not None and each is not Ellipsis for each in codes)
     if Ellipsis in [each for each in codes if not isinstance(each, Tensor)]:
-        at = next(i for i, each in enumerate(codes) if each is Ellipsis)
-        codes[at : at + 1] = [slice(None)] * (input.dim() - taken)
+        position = next(i for i, each in enumerate(codes) if each is Ellipsis)
+        codes[position : position + 1] = [slice(None)] * (input.dim() - taken)
     if codes and isinstance(codes[0], int) and not isinstance(codes[0], bool):
         chosen = select(input, 0, codes[0])
         return chosen[tuple(codes[1:])] if len(codes) > 1 else chosen  # type: ignore[no-any-return]
@@ -242,8 +252,8 @@ def subscript(input: NestedTensor, index: Any) -> Tensor:
     for each in codes:
         if isinstance(each, slice):
             if each != slice(None):
-                at = inner_dim(result, dim, "slice")
-                cut = (slice(None),) * at + (each,)
+                values_dim = inner_dim(result, dim, "slice")
+                cut = (slice(None),) * values_dim + (each,)
                 result = result.like(result._packed[cut])
             dim += 1
         elif each is None:
@@ -263,14 +273,16 @@ def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor,
     if wrapped(input, dim, "chunk") != 0:
         return tuple(input.like(each) for each in input._packed.chunk(chunks, inner_dim(input, dim, "chunk")))
     packed = input.packed()
-    at, bounds = packed._ragged_idx - 1, packed._raggedness.bounds
+    values_dim, bounds = packed._ragged_idx - 1, packed._raggedness.bounds
     each = -(-len(bounds) // chunks)
     made = []
     for first in range(0, len(bounds), each):
         part = bounds[first : first + each]
         lengths = [length for _, length in part]
-        values = packed._packed.narrow(at, part[0][0], sum(lengths))
-        made.append(NestedTensor(values, Raggedness.of_lengths(lengths, Device(values.device)), at + 1))
+        values = packed._packed.narrow(values_dim, part[0][0], sum(lengths))
+        made.append(
+            NestedTensor(values, Raggedness.of_lengths(lengths, Device(values.device)), values_dim + 1)
+        )
     return tuple(made)
 
 
@@ -281,8 +293,8 @@ def split(
     sizes = split_size_or_sections
     if sizes is None:
         sizes = named.get("split_size", named.get("split_sizes"))
-    at = inner_dim(input, dim, "split")
-    return tuple(input.like(each) for each in input._packed.split(sizes, at))
+    values_dim = inner_dim(input, dim, "split")
+    return tuple(input.like(each) for each in input._packed.split(sizes, values_dim))
 
 
 def _same(tensors: Sequence[Any], name: str) -> NestedTensor:
@@ -303,9 +315,9 @@ def _same(tensors: Sequence[Any], name: str) -> NestedTensor:
 @JAGGED.signature("cat", "concat", "concatenate")
 def cat(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
     first = next(each for each in tensors if isinstance(each, NestedTensor))
-    at = inner_dim(first, dim, "cat")
+    values_dim = inner_dim(first, dim, "cat")
     _same(tensors, "cat")
-    return first.like(ops.cat([each._packed for each in tensors], at))
+    return first.like(ops.cat([each._packed for each in tensors], values_dim))
 
 
 @JAGGED.signature()
@@ -314,9 +326,10 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
     dims = first.dim() + 1
     if dim % dims == 0:
         raise RuntimeError("stack(): not supported for NestedTensor on dim=0")
-    at = dim % dims - 1
+    values_dim = dim % dims - 1
     return first.like(
-        ops.stack([each._packed for each in tensors], at), first._ragged_idx + (at < first._ragged_idx)
+        ops.stack([each._packed for each in tensors], values_dim),
+        first._ragged_idx + (values_dim < first._ragged_idx),
     )
 
 

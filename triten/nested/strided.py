@@ -46,10 +46,10 @@ class StridedNestedTensor(Tensor):
                     f"{parts[i].dim()} for Tensor at index {i} and dimension {parts[i - 1].dim()} for Tensor at index "
                     f"{i - 1}."
                 )
-        for what in ("dtype", "device"):
-            found = [getattr(each, what) for each in parts]
-            if len(set(found)) > 1:
-                raise RuntimeError(f"nested_tensor(): expected tensors of the same {what}, got {found}")
+        for attribute in ("dtype", "device"):
+            values = [getattr(each, attribute) for each in parts]
+            if len(set(values)) > 1:
+                raise RuntimeError(f"nested_tensor(): expected tensors of the same {attribute}, got {values}")
         first = parts[0] if parts else ops.empty(0)
         sizes = (
             len(parts),
@@ -85,10 +85,14 @@ class StridedNestedTensor(Tensor):
         """
         if dim is None:
             return self.shape
-        at = _wrapped(self, dim, "size")
-        sizes = {int(each.shape[at - 1]) for each in self._components} if at else {len(self._components)}
+        wrapped_dim = _wrapped(self, dim, "size")
+        sizes = (
+            {int(each.shape[wrapped_dim - 1]) for each in self._components}
+            if wrapped_dim
+            else {len(self._components)}
+        )
         if len(sizes) != 1:
-            raise RuntimeError(f"Given dimension {at} is irregular and does not have a size.")
+            raise RuntimeError(f"Given dimension {wrapped_dim} is irregular and does not have a size.")
         return sizes.pop()
 
     def stride(self, dim: Any = None) -> Any:
@@ -185,10 +189,10 @@ class StridedNestedTensor(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> StridedNestedTensor:
         from copy import deepcopy
 
-        found: StridedNestedTensor | None = memo.get(id(self))
-        if found is None:
-            found = memo[id(self)] = StridedNestedTensor(deepcopy(self._components, memo))
-        return found
+        result: StridedNestedTensor | None = memo.get(id(self))
+        if result is None:
+            result = memo[id(self)] = StridedNestedTensor(deepcopy(self._components, memo))
+        return result
 
     @classmethod
     def __tensor_function__(
@@ -233,10 +237,10 @@ def _inner(nested: StridedNestedTensor, dim: int, name: str) -> int:
     Raises:
         RuntimeError: The dimension is the batch.
     """
-    at = _wrapped(nested, dim, name)
-    if at == 0:
+    wrapped_dim = _wrapped(nested, dim, name)
+    if wrapped_dim == 0:
         raise RuntimeError(f"{name}(): not supported for nested tensors with layout strided on dim=0")
-    return at - 1
+    return wrapped_dim - 1
 
 
 def _nested_in(values: Sequence[Any]) -> list[StridedNestedTensor]:
@@ -254,20 +258,20 @@ def _part(value: Any, i: int) -> Any:
 
 def _mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a call on each tensor and nest the results."""
-    found = _nested_in([*args, *kwargs.values()])
-    if len({len(each) for each in found}) > 1:
+    nested = _nested_in([*args, *kwargs.values()])
+    if len({len(each) for each in nested}) > 1:
         raise RuntimeError(
-            f"{name_of(func)}(): expected nested tensors of as many tensors, got {[len(each) for each in found]}"
+            f"{name_of(func)}(): expected nested tensors of as many tensors, got {[len(each) for each in nested]}"
         )
     results = [
         func(*[_part(v, i) for v in args], **{name: _part(v, i) for name, v in kwargs.items()})
-        for i in range(len(found[0]))
+        for i in range(len(nested[0]))
     ]
-    if results and all(r is c for r, c in zip(results, found[0]._components, strict=True)):
-        return found[0]
+    if results and all(r is c for r, c in zip(results, nested[0]._components, strict=True)):
+        return nested[0]
     if results and isinstance(results[0], list | tuple):
         return tuple(StridedNestedTensor(each) for each in zip(*results, strict=True))
-    return StridedNestedTensor(results) if results and isinstance(results[0], Tensor) else found[0]
+    return StridedNestedTensor(results) if results and isinstance(results[0], Tensor) else nested[0]
 
 
 @STRIDED.rule(
@@ -275,17 +279,17 @@ def _mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 )
 def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a call on each tensor; a dense argument is shared, or split along the batch."""
-    found = _nested_in([*args, *kwargs.values()])[0]
+    nested = _nested_in([*args, *kwargs.values()])[0]
 
     def spread(value: Any) -> Any:
         dense = isinstance(value, Tensor) and not isinstance(value, StridedNestedTensor)
-        if dense and value.dim() == found.dim():
-            if value.shape[0] not in (1, len(found)):
+        if dense and value.dim() == nested.dim():
+            if value.shape[0] not in (1, len(nested)):
                 raise RuntimeError(
-                    f"{name_of(func)}(): expected a dense tensor for a batch of {len(found)}, got shape "
+                    f"{name_of(func)}(): expected a dense tensor for a batch of {len(nested)}, got shape "
                     f"{tuple(value.shape)}"
                 )
-            return StridedNestedTensor(value.expand(len(found), *value.shape[1:]).unbind())
+            return StridedNestedTensor(value.expand(len(nested), *value.shape[1:]).unbind())
         return value
 
     return _mapped(func, [spread(v) for v in args], {name: spread(v) for name, v in kwargs.items()})
@@ -294,17 +298,17 @@ def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 @STRIDED.rule("scaled_dot_product_attention", "layer_norm", "rms_norm", "embedding")
 def whole(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a call over the last dimensions; a dense tensor with the batch's dimensions is split along the batch."""
-    found = _nested_in([*args, *kwargs.values()])[0]
+    nested = _nested_in([*args, *kwargs.values()])[0]
     if name_of(func) == "layer_norm":
         shape = args[1] if len(args) > 1 else kwargs["normalized_shape"]
-        rows = {tuple(each.shape[each.dim() - len(shape) :]) for each in found._components}
+        rows = {tuple(each.shape[each.dim() - len(shape) :]) for each in nested._components}
         if len(rows) > 1:
             raise RuntimeError(
                 f"normalized_shape extends into irregular dimensions for the nested tensor, got {list(shape)}"
             )
     spread = [
         StridedNestedTensor(v.unbind())
-        if isinstance(v, Tensor) and not v.is_nested and v.dim() == found.dim() and v.dim() > 2
+        if isinstance(v, Tensor) and not v.is_nested and v.dim() == nested.dim() and v.dim() > 2
         else v
         for v in args
     ]
@@ -326,9 +330,9 @@ def asked(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 def _with_dim(name: str) -> None:
     def rule(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         nested = args[0] if args else kwargs["input"]
-        given = dict(kwargs)
+        options = dict(kwargs)
         rest = list(args[1:])
-        dim = rest.pop(0) if rest else given.pop("dim", given.pop("axis", None))
+        dim = rest.pop(0) if rest else options.pop("dim", options.pop("axis", None))
         if dim is None:
             raise RuntimeError(f"{name}(): expected dim for a nested tensor with layout strided, got None")
         if not nested._components:
@@ -336,7 +340,7 @@ def _with_dim(name: str) -> None:
         if _wrapped(nested, dim, name) == 0:
             raise RuntimeError(f"Cannot apply {name} across nested dimension 0")
         inner = _inner(nested, dim, name)
-        return _mapped(func, (nested, inner, *rest), given)
+        return _mapped(func, (nested, inner, *rest), options)
 
     STRIDED.rules[name] = rule
 
@@ -434,14 +438,14 @@ def padded(input: StridedNestedTensor, padding: float, output_size: Sequence[int
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **named: Any) -> tuple[Any, ...]:
     from ..autograd import grad as run
 
-    wanted = [inputs] if not isinstance(inputs, list | tuple) else list(inputs)
-    leaves = [part for each in wanted for part in (each.unbind() if each.is_nested else [each])]
-    found = iter(run(_flat(outputs), leaves, _flat(grad_outputs), **named))
+    input_list = [inputs] if not isinstance(inputs, list | tuple) else list(inputs)
+    leaves = [part for each in input_list for part in (each.unbind() if each.is_nested else [each])]
+    gradients = iter(run(_flat(outputs), leaves, _flat(grad_outputs), **named))
     return tuple(
-        StridedNestedTensor([next(found) for _ in each._components])
+        StridedNestedTensor([next(gradients) for _ in each._components])
         if isinstance(each, StridedNestedTensor)
-        else next(found)
-        for each in wanted
+        else next(gradients)
+        for each in input_list
     )
 
 

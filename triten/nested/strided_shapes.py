@@ -44,12 +44,12 @@ def unsqueeze(input: StridedNestedTensor, dim: int) -> StridedNestedTensor:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-dims}, {dims - 1}], but got {dim})"
         )
-    at = dim % dims
-    if at == 0:
+    new_dim = dim % dims
+    if new_dim == 0:
         raise RuntimeError(
             "unsqueeze(): For nested tensors, unsqueezing dimension 0 is not supported at the moment"
         )
-    return _mapped(input, lambda part: part.unsqueeze(at - 1))
+    return _mapped(input, lambda part: part.unsqueeze(new_dim - 1))
 
 
 @STRIDED.signature("transpose", "swapaxes", "swapdims")
@@ -68,17 +68,17 @@ def _columns(parts: Sequence[Sequence[Tensor]]) -> tuple[StridedNestedTensor, ..
 
 @STRIDED.signature()
 def chunk(input: StridedNestedTensor, chunks: int, dim: int = 0) -> tuple[StridedNestedTensor, ...]:
-    at = _wrapped(input, dim, "split")
-    if at == 0:
+    wrapped_dim = _wrapped(input, dim, "split")
+    if wrapped_dim == 0:
         raise RuntimeError(
             "Chunk for nested tensors is currently only supported for the last dimension. Got dimension 0 of "
             f"{input.dim()}"
         )
-    parts = [each.chunk(chunks, at - 1) for each in input._components]
+    parts = [each.chunk(chunks, wrapped_dim - 1) for each in input._components]
     if len({len(each) for each in parts}) > 1:
         raise RuntimeError(
             "Chunk for nested tensors is currently only supported for the last dimension. The tensors have "
-            f"{[len(each) for each in parts]} chunks along dimension {at}"
+            f"{[len(each) for each in parts]} chunks along dimension {wrapped_dim}"
         )
     return _columns(parts)
 
@@ -87,18 +87,18 @@ def chunk(input: StridedNestedTensor, chunks: int, dim: int = 0) -> tuple[Stride
 def split_with_sizes(
     input: StridedNestedTensor, split_sizes: Sequence[int], dim: int = 0
 ) -> tuple[StridedNestedTensor, ...]:
-    at = _wrapped(input, dim, "split")
-    if at != input.dim() - 1 or at == 0:
+    wrapped_dim = _wrapped(input, dim, "split")
+    if wrapped_dim != input.dim() - 1 or wrapped_dim == 0:
         raise RuntimeError(
             "split_with_sizes for nested tensors is currently only supported for the last dimension."
         )
-    size = input.size(at)
+    size = input.size(wrapped_dim)
     if sum(split_sizes) != size:
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {at}), "
-            f"but got split_sizes={list(split_sizes)}"
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension "
+            f"{wrapped_dim}), but got split_sizes={list(split_sizes)}"
         )
-    return _columns([each.split_with_sizes(list(split_sizes), at - 1) for each in input._components])
+    return _columns([each.split_with_sizes(list(split_sizes), wrapped_dim - 1) for each in input._components])
 
 
 @STRIDED.signature()
@@ -135,19 +135,19 @@ def _reshaped(name: str) -> None:
 
 def _sizes_of(part: Tensor, sizes: Sequence[int]) -> list[int]:
     """Return the new sizes of a tensor: -1 stands for its size of that dimension, or once for what is left."""
-    found = [
-        int(part.shape[place]) if size == -1 and place < part.dim() else size
-        for place, size in enumerate(sizes[1:])
+    new_sizes = [
+        int(part.shape[dim]) if size == -1 and dim < part.dim() else size
+        for dim, size in enumerate(sizes[1:])
     ]
     # One dimension may have another size than before; PyTorch infers it from the others too.
-    unknown = [place for place, size in enumerate(sizes[1:]) if size == -1]
+    unknown = [dim for dim, size in enumerate(sizes[1:]) if size == -1]
     if len(unknown) > 1 and len(sizes) - 1 != part.dim():
         raise RuntimeError("only one dimension can be inferred")
     if len(unknown) == 1:
         rest = prod(size for size in sizes[1:] if size != -1)
         if rest and part.numel() % rest == 0:
-            found[unknown[0]] = part.numel() // rest
-    return found
+            new_sizes[unknown[0]] = part.numel() // rest
+    return new_sizes
 
 
 _reshaped("view")
@@ -182,6 +182,6 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
         )
     if not is_same_size(input, src):
         raise RuntimeError("copy_ only supports tensors that are the same size for Nested implementations")
-    for one, other in zip(input._components, src._components, strict=True):
-        one.copy_(other, non_blocking)
+    for target, source in zip(input._components, src._components, strict=True):
+        target.copy_(source, non_blocking)
     return input

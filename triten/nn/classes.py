@@ -57,12 +57,12 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
         return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
     if not tensor.is_meta:
         lowest, highest = tensor.aminmax()
-        least, most = lowest.item(), highest.item()
-        if least < 0:
+        min_class, max_class = lowest.item(), highest.item()
+        if min_class < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
-            num_classes = int(most) + 1
-        elif num_classes <= most:
+            num_classes = int(max_class) + 1
+        elif num_classes <= max_class:
             raise RuntimeError("Class values must be smaller than num_classes.")
     elif num_classes == -1:
         raise NotImplementedError("one_hot: expected num_classes for a tensor on the meta device, but got -1")

@@ -40,8 +40,8 @@ def _gradient(
         groups,
         (of_input, not of_input, False),
     )
-    found: Tensor = gradients[0 if of_input else 1]
-    return found
+    gradient: Tensor = gradients[0 if of_input else 1]
+    return gradient
 
 
 def conv1d_input(

@@ -117,9 +117,8 @@ def trunc_normal_(
 ) -> Tensor:
     """Fill `tensor` with normal random numbers truncated to [a, b] (`torch.nn.init.trunc_normal_`).
 
-    Numbers outside [a, b] are resampled. If most would be outside, rejection sampling from uniform numbers is used.
-
-    If most would lie outside, uniform numbers of [a, b] are drawn, and accepted in proportion to their density.
+    Numbers outside [a, b] are resampled. If most would be outside, uniform numbers of [a, b] are
+    accepted in proportion to their density (rejection sampling).
     """
     if tensor.is_meta:
         return tensor
@@ -132,24 +131,24 @@ def trunc_normal_(
     low, high = ((1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0 for x in (a, b))
     with no_grad():
         if high - low > NORMAL_SHARE:
-            least, most = (tensor.new_tensor(x, device="cpu").item() for x in (a, b))
-            made = tensor.normal_(mean, std, generator=generator)
-            while bool((outside := (made < least) | (made > most)).any()):
-                made = _ops.where(
-                    outside, _ops.empty_like(made).normal_(mean, std, generator=generator), made
+            lower, upper = (tensor.new_tensor(x, device="cpu").item() for x in (a, b))
+            result = tensor.normal_(mean, std, generator=generator)
+            while bool((outside := (result < lower) | (result > upper)).any()):
+                result = _ops.where(
+                    outside, _ops.empty_like(result).normal_(mean, std, generator=generator), result
                 )
         else:
             peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
-            made, waiting = tensor, None
+            result, waiting = tensor, None
             while waiting is None or bool(waiting.any()):
-                drawn = (tensor if waiting is None else _ops.empty_like(tensor)).uniform_(
+                samples = (tensor if waiting is None else _ops.empty_like(tensor)).uniform_(
                     a, b, generator=generator
                 )
-                made = drawn if waiting is None else _ops.where(waiting, drawn, made)
-                density = drawn.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
+                result = samples if waiting is None else _ops.where(waiting, samples, result)
+                density = samples.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
                 refused = _ops.empty_like(tensor).uniform_(generator=generator).log_().gt(density)
                 waiting = refused if waiting is None else waiting & refused
-        return tensor if made is tensor else tensor.copy_(made)
+        return tensor if result is tensor else tensor.copy_(result)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

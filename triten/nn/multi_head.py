@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["multi_head_attention_forward"]
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
+def _require(condition: bool, message: str) -> None:
+    if not condition:
         raise AssertionError(message)
 
 
@@ -46,21 +46,21 @@ def check_shapes(
         rank in (2, 3),
         f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor",
     )
-    given = f"For {'batched' if rank == 3 else 'unbatched'} ({rank}-D) `query`, expected "
+    prefix = f"For {'batched' if rank == 3 else 'unbatched'} ({rank}-D) `query`, expected "
     _require(
         key.dim() == value.dim() == rank,
-        f"{given}`key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively",
+        f"{prefix}`key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively",
     )
     if key_padding_mask is not None:
         _require(
             key_padding_mask.dim() == rank - 1,
-            f"{given}`key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor "
+            f"{prefix}`key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor "
             "instead",
         )
     if attn_mask is not None:
         _require(
             attn_mask.dim() in (2, 3),
-            f"{given}`attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead",
+            f"{prefix}`attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead",
         )
         expected = (num_heads, query.shape[0], key.shape[0])
         if rank == 2 and attn_mask.dim() == 3:
@@ -108,27 +108,27 @@ def _projected_together(
     if modes and sees_whole():
         return _projected_like_pytorch(query, key, value, weight, bias, is_batched)
     if query is key is value and is_batched:
-        product = _ops.linear(query, weight, bias)
-        if product.size(-1) != 3 * width:
-            product.unflatten(-1, (3, width))  # which says so
-        return product.split(width, -1)
+        projected = _ops.linear(query, weight, bias)
+        if projected.size(-1) != 3 * width:
+            projected.unflatten(-1, (3, width))  # raises PyTorch's error
+        return projected.split(width, -1)
     for x in (weight, bias):
         if x is not None and (x.dim() == 0 or x.size(0) != 3 * width):
             _refuse_thirds(x, width, key is value and is_batched)
     inputs: list[tuple[Tensor, int]] = []
-    for one in (query, key, value):
-        if inputs and inputs[-1][0] is one:
-            inputs[-1] = (one, inputs[-1][1] + 1)
+    for operand in (query, key, value):
+        if inputs and inputs[-1][0] is operand:
+            inputs[-1] = (operand, inputs[-1][1] + 1)
         else:
-            inputs.append((one, 1))
-    made: list[Tensor] = []
+            inputs.append((operand, 1))
+    projections: list[Tensor] = []
     begin = 0
-    for one, count in inputs:
+    for operand, count in inputs:
         rows = slice(begin * width, (begin + count) * width)
-        product = _ops.linear(one, weight[rows], None if bias is None else bias[rows])
-        made += product.split(width, -1)
+        projected = _ops.linear(operand, weight[rows], None if bias is None else bias[rows])
+        projections += projected.split(width, -1)
         begin += count
-    return made
+    return projections
 
 
 def _projected_like_pytorch(
@@ -207,10 +207,10 @@ def _with_a_key_seen(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else _ops.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
 
 
-def _static(given: Tensor, name: str, lines: int, width: int) -> Tensor:
-    _require(given.size(0) == lines, f"expecting {name}.size(0) of {lines}, but got {given.size(0)}")
-    _require(given.size(2) == width, f"expecting {name}.size(2) of {width}, but got {given.size(2)}")
-    return given
+def _static(tensor: Tensor, name: str, lines: int, width: int) -> Tensor:
+    _require(tensor.size(0) == lines, f"expecting {name}.size(0) of {lines}, but got {tensor.size(0)}")
+    _require(tensor.size(2) == width, f"expecting {name}.size(2) of {width}, but got {tensor.size(2)}")
+    return tensor
 
 
 @overridable
@@ -365,7 +365,7 @@ def multi_head_attention_forward(
         attn_mask = padding if attn_mask is None else attn_mask + padding
     dropped = dropout_p if training else 0.0
     if need_weights:
-        out, seen = _weighted(q, k, v, attn_mask, dropped)
+        out, attn_weights = _weighted(q, k, v, attn_mask, dropped)
         out = out.transpose(0, 1)
     else:
         if attn_mask is not None:
@@ -374,16 +374,16 @@ def multi_head_attention_forward(
         q, k, v = (x.reshape(batch, num_heads, x.size(1), head) for x in (q, k, v))
         out = _ops.scaled_dot_product_attention(q, k, v, attn_mask, dropped, is_causal)
         out = out.permute(2, 0, 1, 3)
-        seen = None
+        attn_weights = None
     out = _ops.linear(out.reshape(length_q * batch, width), out_proj_weight, out_proj_bias)
     out = out.view(length_q, batch, out.size(1))
-    if seen is not None:
-        seen = seen.view(batch, num_heads, length_q, length_k)
+    if attn_weights is not None:
+        attn_weights = attn_weights.view(batch, num_heads, length_q, length_k)
         if average_attn_weights:
-            seen = seen.mean(1)
+            attn_weights = attn_weights.mean(1)
     if is_batched:
-        return out, seen
-    return out.squeeze(1), None if seen is None else seen.squeeze(0)
+        return out, attn_weights
+    return out.squeeze(1), None if attn_weights is None else attn_weights.squeeze(0)
 
 
 def _weighted(

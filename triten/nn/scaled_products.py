@@ -98,11 +98,11 @@ def scaled_mm(
         mat_a,
         mat_b,
         in_list(scale_a),
-        [one.value for one in in_list(scale_recipe_a)],
-        [one.value for one in in_list(swizzle_a or [])],
+        [option.value for option in in_list(scale_recipe_a)],
+        [option.value for option in in_list(swizzle_a or [])],
         in_list(scale_b),
-        [one.value for one in in_list(scale_recipe_b)],
-        [one.value for one in in_list(swizzle_b or [])],
+        [option.value for option in in_list(scale_recipe_b)],
+        [option.value for option in in_list(swizzle_b or [])],
         bias,
         output_dtype,
         contraction_dim,
@@ -211,6 +211,6 @@ def scaled_grouped_mm(
     return ops._scaled_grouped_mm(mat_a, mat_b, first, second, offs, bias, None, output_dtype, use_fast_accum)
 
 
-def in_list(given: Any) -> list[Any]:
+def in_list(value: Any) -> list[Any]:
     """Return a list or tuple as a list, any other value as a list of one."""
-    return list(given) if isinstance(given, list | tuple) else [given]
+    return list(value) if isinstance(value, list | tuple) else [value]

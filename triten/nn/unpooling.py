@@ -50,27 +50,27 @@ def _output_size(
         (n - 1) * s + k - 2 * p for n, s, k, p in zip(spatial, stride, kernel_size, padding, strict=False)
     ]
     if output_size is None:
-        found = least
+        sizes = least
     else:
-        found = list(output_size)
-        found = found[2:] if len(found) == rank + 2 else found
-        if len(found) != rank:
+        sizes = list(output_size)
+        sizes = sizes[2:] if len(sizes) == rank + 2 else sizes
+        if len(sizes) != rank:
             raise ValueError(
                 f"output_size should be a sequence containing {rank} or {rank + 2} elements, but it has a length of "
-                f"'{len(found)}'"
+                f"'{len(sizes)}'"
             )
-        for d, (n, usual, step) in enumerate(zip(found, least, stride, strict=False)):
+        for d, (n, usual, step) in enumerate(zip(sizes, least, stride, strict=False)):
             if not usual - step < n < usual + step:
                 raise ValueError(
-                    f'invalid output_size "{found}" (dim {d} must be between {usual - step} and {usual + step})'
+                    f'invalid output_size "{sizes}" (dim {d} must be between {usual - step} and {usual + step})'
                 )
-    for d, n in enumerate(found):
+    for d, n in enumerate(sizes):
         if n < 0:
             raise ValueError(
                 "max_unpooling: output_size must contain non-negative spatial dimensions, but got "
                 f"output_size[{d}]={n}"
             )
-    return found
+    return sizes
 
 
 def _window(

@@ -45,14 +45,14 @@ class Builder:
         """The known specs of values, by name."""
         self._names: set[str] = set()
 
-    def name(self, wanted: str) -> str:
-        """Return a unique name: `wanted`, with a numeric suffix if it is taken."""
-        found, number = wanted, 0
-        while found in self._names:
+    def name(self, base: str) -> str:
+        """Return a unique name: `base`, with a numeric suffix if it is taken."""
+        name, number = base, 0
+        while name in self._names:
             number += 1
-            found = f"{wanted}_{number}"
-        self._names.add(found)
-        return found
+            name = f"{base}_{number}"
+        self._names.add(name)
+        return name
 
     def many(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> list[str]:
         """Add a node of ONNX's domain and return its results. An empty name leaves an input out."""
@@ -80,10 +80,10 @@ class Builder:
 
     def constant(self, value: Any, name: str = "constant") -> str:
         """Add an initializer and return its name."""
-        found = self.name(name)
+        initializer_name = self.name(name)
         array = np.ascontiguousarray(value).reshape(np.shape(value))
-        self.initializers.append(self.numpy_helper.from_array(array, found))
-        return found
+        self.initializers.append(self.numpy_helper.from_array(array, initializer_name))
+        return initializer_name
 
     def integers(self, *values: int) -> str:
         """Add a 1D int64 initializer, as ONNX takes sizes, dimensions and limits."""
@@ -97,6 +97,6 @@ class Builder:
         """Return the ``TensorProto.DataType`` of a dtype."""
         return int(self.helper.np_dtype_to_tensor_dtype(np.dtype(dtype.np)))
 
-    def cast(self, value: str, given: ScalarType, wanted: ScalarType) -> str:
-        """Return a value in the wanted dtype; add a Cast node if the dtypes differ."""
-        return value if given is wanted else self("Cast", value, to=self.kind_of(wanted))
+    def cast(self, value: str, source: ScalarType, target: ScalarType) -> str:
+        """Return a value in the target dtype; add a Cast node if the dtypes differ."""
+        return value if source is target else self("Cast", value, to=self.kind_of(target))

@@ -124,13 +124,13 @@ def export(
         raise ValueError(f"onnx.export: opset_version must be from {FIRST_OPSET} to {latest}, got {opset}")
     if not export_params:
         raise ValueError("onnx.export: export_params must be True, parameters are part of the file")
-    given = args if isinstance(args, tuple) else (args,)
+    arguments = args if isinstance(args, tuple) else (args,)
     named = dict(kwargs or {})
-    tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, Tensor)]
+    tensors = [leaf for leaf in tree_leaves((arguments, named)) if isinstance(leaf, Tensor)]
     names = _names(input_names, len(tensors), "input")
     axes = _axes(dynamic_axes or {})
     with _evaluated(model):
-        traced = _recorded(model, given, named)
+        traced = _recorded(model, arguments, named)
         if verbose:
             print(traced.graph)
         longer = None
@@ -145,7 +145,7 @@ def export(
                     leaf = cat([leaf] * factors[axis], dim)
                 return leaf
 
-            longer = _recorded(model, *tree_map(stretched, (given, named)))
+            longer = _recorded(model, *tree_map(stretched, (arguments, named)))
     labels = _labels(model) if _is_module(model) else {}
     program = _Export(traced, longer, opset, labels).run(
         names, output_names, axes, keep_initializers_as_inputs
@@ -190,19 +190,21 @@ class _evaluated:
             module.training = mode
 
 
-def _names(given: Sequence[str] | None, count: int, what: str) -> list[str]:
-    found = list(given or ())
-    if len(found) > count:
-        raise ValueError(f"onnx.export: {what}_names has {len(found)} names for {count} tensors")
-    return found + [f"{what}_{i}" if count > 1 else what for i in range(len(found), count)]
+def _names(requested: Sequence[str] | None, count: int, kind: str) -> list[str]:
+    names = list(requested or ())
+    if len(names) > count:
+        raise ValueError(f"onnx.export: {kind}_names has {len(names)} names for {count} tensors")
+    return names + [f"{kind}_{i}" if count > 1 else kind for i in range(len(names), count)]
 
 
-def _axes(given: Any) -> dict[str, dict[int, str]]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"onnx.export: dynamic_axes must be a dict by names, got {type(given).__name__}")
+def _axes(dynamic_axes: Any) -> dict[str, dict[int, str]]:
+    if not isinstance(dynamic_axes, Mapping):
+        raise TypeError(
+            f"onnx.export: dynamic_axes must be a dict by names, got {type(dynamic_axes).__name__}"
+        )
     return {
         name: dict(axes) if isinstance(axes, Mapping) else {axis: f"{name}_{axis}" for axis in axes}
-        for name, axes in given.items()
+        for name, axes in dynamic_axes.items()
     }
 
 
@@ -237,13 +239,13 @@ class _Export:
         self.known: dict[Node, Any] = {}
         """Constants: the nodes whose results depend on no input."""
         nodes = list(traced.graph.nodes)
-        others = list(longer.graph.nodes) if longer is not None else nodes
-        if _calls(nodes) != _calls(others):
+        longer_nodes = list(longer.graph.nodes) if longer is not None else nodes
+        if _calls(nodes) != _calls(longer_nodes):
             raise UnsupportedOperatorError(
                 "onnx.export: dynamic_axes: the model calls other operators for inputs of other sizes. Where sizes "
                 "that differ in general are equal in the example, give another one"
             )
-        self.others = dict(zip(nodes, others, strict=True))
+        self.others = dict(zip(nodes, longer_nodes, strict=True))
 
     def run(
         self,
@@ -302,12 +304,12 @@ class _Export:
 
     def _value(self, node: Node) -> Any:
         """Return the name of a node's result; a constant becomes an initializer."""
-        found = self.values.get(node)
-        if found is None:
+        value = self.values.get(node)
+        if value is None:
             tensor = self.known[node]
             label = self.labels.get(id(tensor), node.name)
-            found = self.values[node] = self.builder.constant(tensor.detach().cpu()._data, label)
-        return found
+            value = self.values[node] = self.builder.constant(tensor.detach().cpu()._data, label)
+        return value
 
     def _named_value(self, node: Node) -> Any:
         """Return the name of a node's result and register its spec with the builder."""
@@ -374,17 +376,17 @@ class _Export:
         """Return the node that an in-place operator writes to.
         Raise UnsupportedOperatorError if the node has views or is one.
         """
-        found: Node = node.args[0]
-        around = [found, *found.users]
+        target: Node = node.args[0]
+        around = [target, *target.users]
         if any(str(each.target).removeprefix("aten.").partition(".")[0] in VIEWS for each in around):
             raise UnsupportedOperatorError(
                 f"onnx.export: aten::{name} writes to a tensor that has views, or is one"
             )
-        return found
+        return target
 
     def _check_is_fixed(self, name: str, arguments: Any, twin: Any) -> None:
-        place: Callable[[Node], Any] = lambda node: 0  # noqa: E731 - nodes of two graphs
-        if map_nodes(arguments, place) != map_nodes(twin, place):
+        placeholder: Callable[[Node], Any] = lambda node: 0  # noqa: E731 - nodes of two graphs
+        if map_nodes(arguments, placeholder) != map_nodes(twin, placeholder):
             raise UnsupportedOperatorError(
                 f"onnx.export: an argument of aten::{name} depends on the size of a dynamic axis: {arguments} for the "
                 f"example, {twin} for a longer one"
@@ -392,10 +394,10 @@ class _Export:
 
     def _dynamic_size(self, size: int, longer: int) -> str | None:
         """Return a value for the dynamic axis that has these sizes in the two traces, or None."""
-        place = self.dynamic.get((size, longer))
-        if place is None:
+        axis = self.dynamic.get((size, longer))
+        if axis is None:
             return None
-        name, dim = place
+        name, dim = axis
         b = self.builder
         return b("Slice", b("Shape", name), b.integers(dim), b.integers(dim + 1), b.integers(0))
 
@@ -429,10 +431,10 @@ class _Export:
             if size == longer:
                 continue
             known = back <= source.ndim and source.sizes[-back] == size
-            found = -1 if known else self._dynamic_size(size, longer)
-            if found is None:
+            translated = -1 if known else self._dynamic_size(size, longer)
+            if translated is None:
                 raise UnsupportedOperatorError(
                     f"onnx.export: {node.target}: a size depends on a dynamic axis in a way that is not translated"
                 )
-            sizes[-back] = found
+            sizes[-back] = translated
         return sizes

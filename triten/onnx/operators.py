@@ -41,13 +41,13 @@ class Step(NamedTuple):
     def dtype(self) -> ScalarType:
         """The dtype of the first result."""
         spec = self.result[0] if isinstance(self.result, tuple) else self.result
-        found: ScalarType = spec.dtype
-        return found
+        dtype: ScalarType = spec.dtype
+        return dtype
 
-    def spec(self, place: int = 0) -> TensorSpec:
+    def spec(self, position: int = 0) -> TensorSpec:
         """Return the spec of a tensor argument, by position."""
-        found: TensorSpec = self.specs[place]
-        return found
+        spec: TensorSpec = self.specs[position]
+        return spec
 
     @property
     def rank(self) -> int:
@@ -80,9 +80,9 @@ UNARY = (
 
 def _unary(kind: str) -> Translation:
     def translate(b: Builder, step: Step, x: str, **_: Any) -> str:
-        given = step.spec().dtype
-        wanted = step.dtype if step.dtype is not bool_ else given
-        return b(kind, b.cast(x, given, wanted))
+        source_dtype = step.spec().dtype
+        dtype = step.dtype if step.dtype is not bool_ else source_dtype
+        return b(kind, b.cast(x, source_dtype, dtype))
 
     return translate
 
@@ -91,9 +91,9 @@ for _name, _kind in (pair.split(":") for pair in UNARY.split()):
     TRANSLATIONS[f"{_name}.default"] = _unary(_kind)
 
 
-def _operand(b: Builder, step: Step, value: Any, place: int, dtype: ScalarType) -> str:
+def _operand(b: Builder, step: Step, value: Any, position: int, dtype: ScalarType) -> str:
     if isinstance(value, str):
-        return b.cast(value, step.spec(place).dtype, dtype)
+        return b.cast(value, step.spec(position).dtype, dtype)
     return b.number(value, dtype)
 
 
@@ -226,8 +226,8 @@ def _log_sigmoid(b: Builder, step: Step, x: str) -> str:
 )
 def _bits(b: Builder, step: Step, *operands: Any) -> str:
     kind = step.target.partition(".")[0].removeprefix("bitwise_").capitalize()
-    given = [_operand(b, step, x, i, step.dtype) for i, x in enumerate(operands)]
-    return b(kind if step.dtype is bool_ else f"Bitwise{kind}", *given)
+    inputs = [_operand(b, step, x, i, step.dtype) for i, x in enumerate(operands)]
+    return b(kind if step.dtype is bool_ else f"Bitwise{kind}", *inputs)
 
 
 @translates("_prelu_kernel.default")
@@ -284,12 +284,12 @@ def _product(b: Builder, step: Step, x: str, y: str) -> str:
 def _added_product(
     b: Builder, step: Step, bias: str, x: str, y: str, *, beta: Any = 1, alpha: Any = 1
 ) -> str:
-    found = b("MatMul", x, y)
+    product = b("MatMul", x, y)
     if alpha != 1:
-        found = b("Mul", found, b.number(alpha, step.dtype))
+        product = b("Mul", product, b.number(alpha, step.dtype))
     if beta == 0:
-        return found
-    return b("Add", found, bias if beta == 1 else b("Mul", bias, b.number(beta, step.dtype)))
+        return product
+    return b("Add", product, bias if beta == 1 else b("Mul", bias, b.number(beta, step.dtype)))
 
 
 @translates("convolution.default")
@@ -306,7 +306,7 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> str:
-    given = [x, weight] if bias is None else [x, weight, bias]
+    inputs = [x, weight] if bias is None else [x, weight, bias]
     common = {
         "strides": list(stride),
         "pads": [*padding, *padding],
@@ -314,8 +314,8 @@ def _convolution(
         "group": groups,
     }
     if transposed:
-        return b("ConvTranspose", *given, output_padding=list(output_padding), **common)
-    return b("Conv", *given, **common)
+        return b("ConvTranspose", *inputs, output_padding=list(output_padding), **common)
+    return b("Conv", *inputs, **common)
 
 
 @translates(
@@ -391,8 +391,8 @@ def _layer_norm(
     b: Builder, step: Step, x: str, shape: Sequence[int], weight: str | None, bias: str | None, eps: float
 ) -> tuple[str | None, ...]:
     weight = weight or b.constant(np.ones(shape, step.dtype.np), "ones")
-    given = [x, weight] if bias is None else [x, weight, bias]
-    return b("LayerNormalization", *given, axis=-len(shape), epsilon=eps), None, None
+    inputs = [x, weight] if bias is None else [x, weight, bias]
+    return b("LayerNormalization", *inputs, axis=-len(shape), epsilon=eps), None, None
 
 
 @translates("native_group_norm.default")
@@ -411,12 +411,12 @@ def _group_norm(
     kind = step.dtype.np
     parts = b("Reshape", x, b.integers(0, groups, -1))
     ones, zeros = b.constant(np.ones(groups, kind), "ones"), b.constant(np.zeros(groups, kind), "zeros")
-    found = b("Reshape", b("InstanceNormalization", parts, ones, zeros, epsilon=eps), b("Shape", x))
+    normalized = b("Reshape", b("InstanceNormalization", parts, ones, zeros, epsilon=eps), b("Shape", x))
     sizes = (channels, *[1] * (step.rank - 2))
     for kind_of_node, each in (("Mul", weight), ("Add", bias)):
         if each is not None:
-            found = b(kind_of_node, found, b("Reshape", each, b.integers(*sizes)))
-    return found, None, None
+            normalized = b(kind_of_node, normalized, b("Reshape", each, b.integers(*sizes)))
+    return normalized, None, None
 
 
 @translates("_native_batch_norm_legit.no_stats")
@@ -431,14 +431,14 @@ def _norm_by_its_own(
     eps: float,
 ) -> tuple[str | None, ...]:
     dims = b.integers(*(dim for dim in range(step.rank) if dim != 1))
-    centred = b("Sub", x, b("ReduceMean", x, dims, keepdims=1))
-    variance = b("ReduceMean", b("Mul", centred, centred), dims, keepdims=1)
-    found = b("Div", centred, b("Sqrt", b("Add", variance, b.number(eps, step.dtype))))
+    centered = b("Sub", x, b("ReduceMean", x, dims, keepdims=1))
+    variance = b("ReduceMean", b("Mul", centered, centered), dims, keepdims=1)
+    normalized = b("Div", centered, b("Sqrt", b("Add", variance, b.number(eps, step.dtype))))
     shape = b.integers(-1, *[1] * (step.rank - 2))
     for kind, each in (("Mul", weight), ("Add", bias)):
         if each is not None:
-            found = b(kind, found, b("Reshape", each, shape))
-    return found, None, None
+            normalized = b(kind, normalized, b("Reshape", each, shape))
+    return normalized, None, None
 
 
 # Pooling and resizing
@@ -463,7 +463,7 @@ def _max_pool(
     if step.rank != count + 2:
         raise step.refuse(f"expected {count + 2} dimensions, got {step.rank}")
     kernel = _each(kernel, count)
-    found = b(
+    pooled = b(
         "MaxPool",
         x,
         kernel_shape=kernel,
@@ -472,7 +472,7 @@ def _max_pool(
         dilations=_each(dilation, count),
         ceil_mode=int(ceil_mode),
     )
-    return found, None
+    return pooled, None
 
 
 @translates("avg_pool2d.default", "avg_pool3d.default")
@@ -504,10 +504,13 @@ def _avg_pool(
 
 @translates("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
 def _adaptive_avg_pool(b: Builder, step: Step, x: str, sizes: Sequence[int]) -> str:
-    given = step.spec().sizes[-len(sizes) :]
-    if any(have % want for have, want in zip(given, sizes, strict=True)) or step.rank != len(sizes) + 2:
-        raise step.refuse(f"sizes {list(given)} are no multiples of {list(sizes)}")
-    kernel = [have // want for have, want in zip(given, sizes, strict=True)]
+    input_sizes = step.spec().sizes[-len(sizes) :]
+    if (
+        any(in_size % out_size for in_size, out_size in zip(input_sizes, sizes, strict=True))
+        or step.rank != len(sizes) + 2
+    ):
+        raise step.refuse(f"sizes {list(input_sizes)} are no multiples of {list(sizes)}")
+    kernel = [in_size // out_size for in_size, out_size in zip(input_sizes, sizes, strict=True)]
     return b("AveragePool", x, kernel_shape=kernel, strides=kernel)
 
 
@@ -523,14 +526,14 @@ def _linear(b: Builder, step: Step, x: str, sizes: Sequence[int], align_corners:
 
 def _resized(b: Builder, step: Step, x: str, sizes: Sequence[int], mode: str, transformation: str) -> str:
     # Batch and channels stay, whatever they are.
-    kept = b("Slice", b("Shape", x), b.integers(0), b.integers(2), b.integers(0))
-    wanted = b("Concat", kept, b.integers(*sizes), axis=0)
+    batch_and_channels = b("Slice", b("Shape", x), b.integers(0), b.integers(2), b.integers(0))
+    output_sizes = b("Concat", batch_and_channels, b.integers(*sizes), axis=0)
     return b(
         "Resize",
         x,
         "",
         "",
-        wanted,
+        output_sizes,
         mode=mode,
         coordinate_transformation_mode=transformation,
         nearest_mode="floor" if mode == "nearest" else None,
@@ -582,8 +585,8 @@ def _variance(
 def _variance_of(
     b: Builder, step: Step, x: str, dim: Any, unbiased: bool = True, keepdim: bool = False
 ) -> str:
-    found = _variance(b, step, x, dim, correction=int(unbiased), keepdim=keepdim)
-    return b("Sqrt", found) if step.target.startswith("std") else found
+    variance = _variance(b, step, x, dim, correction=int(unbiased), keepdim=keepdim)
+    return b("Sqrt", variance) if step.target.startswith("std") else variance
 
 
 @translates("var.default", "std.default")
@@ -592,8 +595,8 @@ def _variance_of_all(b: Builder, step: Step, x: str, unbiased: bool = True) -> s
 
 
 @translates("std.correction")
-def _deviation(b: Builder, step: Step, x: str, dim: Any = None, **given: Any) -> str:
-    return b("Sqrt", _variance(b, step, x, dim, **given))
+def _deviation(b: Builder, step: Step, x: str, dim: Any = None, **options: Any) -> str:
+    return b("Sqrt", _variance(b, step, x, dim, **options))
 
 
 @translates("linalg_vector_norm.default")
@@ -653,8 +656,8 @@ def _unsqueezed(b: Builder, step: Step, x: str, dim: int) -> str:
 def _squeezed(b: Builder, step: Step, x: str, dim: Any = None) -> str:
     sizes = step.spec().sizes
     dims = range(step.rank) if dim is None else [dim] if isinstance(dim, int) else dim
-    found = [each for each in dims if sizes[each] == 1]
-    return b("Squeeze", x, b.integers(*found)) if found else b("Identity", x)
+    unit_dims = [each for each in dims if sizes[each] == 1]
+    return b("Squeeze", x, b.integers(*unit_dims)) if unit_dims else b("Identity", x)
 
 
 @translates("expand.default")
@@ -725,10 +728,10 @@ def _gathered_rows(b: Builder, step: Step, x: str, dim: int, index: str) -> str:
 
 @translates("index.Tensor")
 def _indexed(b: Builder, step: Step, x: str, indices: Sequence[str | None]) -> str:
-    given = [dim for dim, index in enumerate(indices) if index is not None]
-    if len(given) != 1 or step.specs[1][given[0]].dtype is bool_:
+    indexed_dims = [dim for dim, index in enumerate(indices) if index is not None]
+    if len(indexed_dims) != 1 or step.specs[1][indexed_dims[0]].dtype is bool_:
         raise step.refuse("more than one tensor of indices, or a mask")
-    return b("Gather", x, indices[given[0]] or "", axis=given[0])
+    return b("Gather", x, indices[indexed_dims[0]] or "", axis=indexed_dims[0])
 
 
 @translates("gather.default")

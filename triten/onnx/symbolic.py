@@ -154,10 +154,10 @@ class GraphContext:
         if domain in ("onnx", "aten"):
             domain = ""
         inputs = [self._input(each) for each in raw_args]
-        given = dict(self._attribute(name, value) for name, value in attributes.items())
+        converted = dict(self._attribute(name, value) for name, value in attributes.items())
         if domain:
             builder.domains.add(domain)
-        names = builder.add_node(kind, inputs, outputs, given, domain)
+        names = builder.add_node(kind, inputs, outputs, converted, domain)
         return names[0] if outputs == 1 else tuple(names)
 
     def _constant(self, attributes: dict[str, Any]) -> str:
@@ -182,14 +182,14 @@ class GraphContext:
 
     def _attribute(self, name: str, value: Any) -> tuple[str, Any]:
         base, _, kind = name.rpartition("_")
-        many = isinstance(value, (list, tuple))
+        is_list = isinstance(value, (list, tuple))
         readers: dict[str, Callable[[Any], Any]] = {"i": int, "f": float, "s": str, "t": self._tensor}
         read = readers.get(kind)
         if not base or read is None:
             raise ValueError(
                 f"onnx: the attribute {name!r} of {self._step.target} must end with _i, _f, _s or _t"
             )
-        return base, [read(each) for each in value] if many else read(value)
+        return base, [read(each) for each in value] if is_list else read(value)
 
     def _tensor(self, value: Any) -> Any:
         array = value.detach().cpu()._data if isinstance(value, Tensor) else np.asarray(value)

@@ -53,5 +53,5 @@ if TYPE_CHECKING:
     from .swap_in import *
 else:
     __getattr__, __dir__, __all__ = lazy_names(
-        __name__, _MODULES, (*(place[1:] for place in _MODULES), *_SUBMODULES)
+        __name__, _MODULES, (*(path[1:] for path in _MODULES), *_SUBMODULES)
     )

@@ -68,9 +68,9 @@ class Adadelta(SingleOptimizer):
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
         """Update both running means and apply the step."""
-        kept, eps = group["rho"], group["eps"]
+        rho, eps = group["rho"], group["eps"]
         squares, steps = state["square_avg"], state["acc_delta"]
-        squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)
+        squares.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
         step = (steps + eps).sqrt() / (squares + eps).sqrt() * gradient
-        steps.mul_(kept).addcmul_(step, step, value=1 - kept)
+        steps.mul_(rho).addcmul_(step, step, value=1 - rho)
         descend_by(parameter, step, recorded_rate_of(group))

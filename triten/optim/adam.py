@@ -161,15 +161,15 @@ class Adam(Optimizer):
 
     def _step_fused(self, group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> None:
         fused = _ops._fused_adamw_ if group["decoupled_weight_decay"] else _ops._fused_adam_
-        found = getattr(self, "found_inf", None)
-        for places in by_device(parameters):
-            own = [parameters[i] for i in places]
+        found_inf = getattr(self, "found_inf", None)
+        for indices in by_device(parameters):
+            own = [parameters[i] for i in indices]
             states = [self.state[parameter] for parameter in own]
             steps = [state["step"] for state in states]
             _foreach_add_(steps, 1)
             fused(
                 own,
-                [in_layout(gradients[i], parameters[i]) for i in places],
+                [in_layout(gradients[i], parameters[i]) for i in indices],
                 [state["exp_avg"] for state in states],
                 [state["exp_avg_sq"] for state in states],
                 [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else [],
@@ -182,10 +182,10 @@ class Adam(Optimizer):
                 amsgrad=group["amsgrad"],
                 maximize=group["maximize"],
                 grad_scale=getattr(self, "grad_scale", None),
-                found_inf=found,
+                found_inf=found_inf,
             )
-            if found is not None:
-                _foreach_sub_(steps, found.to(own[0].device).reshape(()))
+            if found_inf is not None:
+                _foreach_sub_(steps, found_inf.to(own[0].device).reshape(()))
 
     def _step_single(self, group: Group, parameter: Tensor, gradient: Tensor) -> None:
         state, lr = self.state[parameter], group["lr"]

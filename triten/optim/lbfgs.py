@@ -84,7 +84,11 @@ class LBFGS(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """Several directions, each with its step; gives the loss before the first. Raises TypeError without closure."""
+        """Perform up to `max_iter` iterations and return the loss before the first one.
+
+        Raises:
+            TypeError: `closure` is None.
+        """
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure, which computes the loss and its gradients anew")
         group = self.param_groups[0]
@@ -119,18 +123,18 @@ class LBFGS(Optimizer):
                 ) -> Point:
                     add_flat(parameters, direction, step)
                     with enable_grad():
-                        found = float(closure())
+                        step_loss = float(closure())
                     gradient = flat_gradient(parameters)
                     for parameter, value in zip(parameters, start, strict=True):
                         parameter.copy_(value)
-                    return Point(step, found, gradient, gradient.dot(direction).item())
+                    return Point(step, step_loss, gradient, gradient.dot(direction).item())
 
-                here = Point(0.0, loss, gradient, slope)
-                left = group["max_eval"] - evaluated
-                found, tried = strong_wolfe(
-                    evaluate, here, length, _largest(direction), group["tolerance_change"], left
+                origin = Point(0.0, loss, gradient, slope)
+                remaining = group["max_eval"] - evaluated
+                best, tried = strong_wolfe(
+                    evaluate, origin, length, _largest(direction), group["tolerance_change"], remaining
                 )
-                length, loss, gradient = found.step, found.loss, found.gradient
+                length, loss, gradient = best.step, best.loss, best.gradient
                 state["t"] = length
                 add_flat(parameters, direction, length)
             else:
@@ -153,24 +157,26 @@ class LBFGS(Optimizer):
 
     def _direction(self, state: dict[str, Any], gradient: Tensor) -> Tensor:
         """Compute the inverse Hessian times the gradient by the two-loop recursion over the stored steps."""
-        change, step = gradient - state["prev_flat_grad"], state["d"] * state["t"]
-        changes, steps, weights = state["old_dirs"], state["old_stps"], state["ro"]
-        curvature = change.dot(step).item()
+        gradient_change, step = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+        gradient_changes, steps, weights = state["old_dirs"], state["old_stps"], state["ro"]
+        curvature = gradient_change.dot(step).item()
         if curvature > CURVED:
-            if len(changes) == self.param_groups[0]["history_size"]:
-                for remembered in (changes, steps, weights):
+            if len(gradient_changes) == self.param_groups[0]["history_size"]:
+                for remembered in (gradient_changes, steps, weights):
                     remembered.pop(0)
-            changes.append(change)
+            gradient_changes.append(gradient_change)
             steps.append(step)
             weights.append(1.0 / curvature)
-            state["H_diag"] = curvature / change.dot(change).item()
-        direction, shares = gradient.neg(), [0.0] * len(changes)
-        for i in reversed(range(len(changes))):
+            state["H_diag"] = curvature / gradient_change.dot(gradient_change).item()
+        direction, shares = gradient.neg(), [0.0] * len(gradient_changes)
+        for i in reversed(range(len(gradient_changes))):
             shares[i] = steps[i].dot(direction).item() * float(weights[i])
-            direction.add_(changes[i], alpha=-shares[i])
+            direction.add_(gradient_changes[i], alpha=-shares[i])
         direction.mul_(state["H_diag"])
         for i, share in enumerate(shares):
-            direction.add_(steps[i], alpha=share - changes[i].dot(direction).item() * float(weights[i]))
+            direction.add_(
+                steps[i], alpha=share - gradient_changes[i].dot(direction).item() * float(weights[i])
+            )
         left = self.param_groups[0]["history_size"] - len(shares)
         state["al"] = [*shares, *[None] * left]
         return direction

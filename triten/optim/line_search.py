@@ -42,7 +42,12 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None)
 
 
 def strong_wolfe(
-    evaluate: Callable[[float], Point], start: Point, step: float, length: float, tolerance: float, most: int
+    evaluate: Callable[[float], Point],
+    start: Point,
+    step: float,
+    length: float,
+    tolerance: float,
+    max_evaluations: int,
 ) -> tuple[Point, int]:
     """Search for a point that satisfies the strong Wolfe conditions.
 
@@ -52,7 +57,7 @@ def strong_wolfe(
         step: The first step to try.
         length: The direction's largest component.
         tolerance: The bracket size below which the search stops.
-        most: The maximum number of points after the first.
+        max_evaluations: The maximum number of points after the first.
 
     Returns:
         The best point found, and the number of loss evaluations.
@@ -66,7 +71,7 @@ def strong_wolfe(
 
     before, point, tried = start, evaluate(step), 0
     bracket: list[Point] = []
-    while tried < most:
+    while tried < max_evaluations:
         if not falls(point) or (tried > 1 and point.loss >= before.loss):
             bracket = [before, point]
             break
@@ -83,13 +88,13 @@ def strong_wolfe(
         bracket = [start, point]
     low, high = sorted(bracket, key=lambda each: each.loss)
     stalled = False
-    while tried < most and abs(high.step - low.step) * length >= tolerance:
+    while tried < max_evaluations and abs(high.step - low.step) * length >= tolerance:
         step = cubic_minimum(low, high)
         least, greatest = min(low.step, high.step), max(low.step, high.step)
         margin = 0.1 * (greatest - least)
         near = min(greatest - step, step - least) < margin
         if near and (stalled or step >= greatest or step <= least):
-            # Twice too near to an end: away from it.
+            # The step was near an end of the bracket twice: move it away from that end.
             step = greatest - margin if abs(step - greatest) < abs(step - least) else least + margin
             near = False
         stalled = near

@@ -138,14 +138,14 @@ def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: 
         raise ValueError("Coefficients must be a tuple of exactly 3 values")
     first, third, fifth = coefficients
     tall = matrix.shape[0] > matrix.shape[1]
-    found = matrix.to(bfloat16)
+    iterate = matrix.to(bfloat16)
     # The smaller of the two products of the matrix with itself.
-    found = found.T if tall else found
+    iterate = iterate.T if tall else iterate
     # No singular value is above the norm.
-    found = found / found.norm().clamp(min=eps)
+    iterate = iterate / iterate.norm().clamp(min=eps)
     for _ in range(steps):
-        square = found @ found.T
-        found = _ops.addmm(
-            found, _ops.addmm(square, square, square, beta=third, alpha=fifth), found, beta=first
+        square = iterate @ iterate.T
+        iterate = _ops.addmm(
+            iterate, _ops.addmm(square, square, square, beta=third, alpha=fifth), iterate, beta=first
         )
-    return found.T if tall else found
+    return iterate.T if tall else iterate

@@ -64,10 +64,10 @@ class Optimizer:
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         self._hooks: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
-        given: list[Any] = list(params)
-        if not given:
+        param_list: list[Any] = list(params)
+        if not param_list:
             raise ValueError("optimizer got an empty parameter list")
-        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+        for group in param_list if isinstance(param_list[0], dict) else [{"params": param_list}]:
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -134,7 +134,7 @@ class Optimizer:
             self._zero_grad(set_to_none)
 
     def _zero_grad(self, set_to_none: bool) -> None:
-        kept: defaultdict[Device, list[Tensor]] = defaultdict(list)
+        grads_by_device: defaultdict[Device, list[Tensor]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -143,8 +143,8 @@ class Optimizer:
                     else:
                         grad = parameter.grad
                         grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
-                        kept[grad.device].append(grad)
-        for gradients in kept.values():
+                        grads_by_device[grad.device].append(grad)
+        for gradients in grads_by_device.values():
             FOREACH["_foreach_zero_"](gradients)
 
     @overload
@@ -399,10 +399,10 @@ def _brought(name: str, value: Any, parameter: Tensor) -> Any:
     return value.detach().to(parameter.device, dtype, copy=True)
 
 
-def check_number(what: str, value: Rate, least: float = 0.0) -> None:
+def check_number(name: str, value: Rate, least: float = 0.0) -> None:
     """Raise ValueError for a number below `least`."""
     if not isinstance(value, Tensor) and not least <= value:
-        raise ValueError(f"Invalid {what}: {value}")
+        raise ValueError(f"Invalid {name}: {value}")
 
 
 def check_options(lr: Rate, foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
@@ -461,10 +461,10 @@ def in_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
 
 def by_device(parameters: list[Tensor]) -> list[list[int]]:
     """Group the indices of the parameters by device."""
-    places: defaultdict[Device, list[int]] = defaultdict(list)
+    indices: defaultdict[Device, list[int]] = defaultdict(list)
     for i, parameter in enumerate(parameters):
-        places[parameter.device].append(i)
-    return list(places.values())
+        indices[parameter.device].append(i)
+    return list(indices.values())
 
 
 def rate_for(lr: Rate, device: Device) -> Rate:

@@ -69,14 +69,14 @@ class RAdam(SingleOptimizer):
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         step = state["exp_avg"] / (1 - beta1**count) * recorded_rate_of(group)
         correction = 1 - beta2**count
-        most = 2 / (1 - beta2) - 1
-        length = most - 2 * count * beta2**count / correction
+        rho_inf = 2 / (1 - beta2) - 1
+        rho = rho_inf - 2 * count * beta2**count / correction
 
         def scale() -> Any:
-            shares = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
+            shares = (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)
             return (correction * shares) ** 0.5 / (squares.sqrt() + group["eps"])
 
         if group["capturable"]:
-            parameter.sub_(step * _ops.where(length > 5.0, scale(), 1.0))
+            parameter.sub_(step * _ops.where(rho > 5.0, scale(), 1.0))
         else:
-            parameter.sub_(step * scale() if length > 5.0 else step)
+            parameter.sub_(step * scale() if rho > 5.0 else step)

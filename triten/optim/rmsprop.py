@@ -88,11 +88,11 @@ class RMSprop(SingleOptimizer):
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
         """Update the running mean of squares, then the parameter."""
-        kept, lr = group["alpha"], recorded_rate_of(group)
+        alpha, lr = group["alpha"], recorded_rate_of(group)
         variance = squares = state["square_avg"]
-        squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)
+        squares.mul_(alpha).addcmul_(gradient, gradient, value=1 - alpha)
         if group["centered"]:
-            mean = state["grad_avg"].lerp_(gradient, 1 - kept)
+            mean = state["grad_avg"].lerp_(gradient, 1 - alpha)
             variance = squares.addcmul(mean, mean, value=-1)
         root = variance.sqrt() + group["eps"]
         if group["momentum"] > 0:

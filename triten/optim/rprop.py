@@ -74,11 +74,11 @@ class Rprop(SingleOptimizer):
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
         """Update the step sizes, then the parameter. An element whose gradient changed sign does not move."""
-        (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
+        (shrink, grow), (min_step, max_step) = group["etas"], group["step_sizes"]
         agreement = gradient.detach() * state["prev"].detach()
         changed = agreement < 0
         factor = _ops.ones_like(gradient).masked_fill(agreement > 0, grow).masked_fill(changed, shrink)
-        state["step_size"].mul_(factor).clamp_(least, most)
+        state["step_size"].mul_(factor).clamp_(min_step, max_step)
         gradient = gradient.masked_fill(changed, 0)
         parameter.addcmul_(gradient.sign(), state["step_size"], value=-1)
         state["prev"].copy_(gradient)

@@ -111,10 +111,10 @@ class SGD(Optimizer):
     def _step_fused(self, group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> None:
         with_buffer = group["momentum"] != 0
         begun = [with_buffer and "momentum_buffer" in self.state[parameter] for parameter in parameters]
-        for places in by_device(parameters):
+        for indices in by_device(parameters):
             # The first step of a parameter creates its momentum buffer; such parameters form their own group.
             for first in (True, False) if with_buffer else (False,):
-                own = [i for i in places if not with_buffer or begun[i] != first]
+                own = [i for i in indices if not with_buffer or begun[i] != first]
                 if not own:
                     continue
                 if first:

@@ -88,19 +88,21 @@ class SingleOptimizer(Optimizer):
         """
         loss = loss_of(closure)
         for group in self.param_groups:
-            given = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if not self.takes_sparse and any(parameter.grad.layout is not strided for parameter in given):
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not self.takes_sparse and any(
+                parameter.grad.layout is not strided for parameter in parameters
+            ):
                 name = type(self).__name__
                 raise RuntimeError(
                     f"{name} does not support sparse gradients, please consider SparseAdam instead"
                 )
-            for parameter in given:
+            for parameter in parameters:
                 check_capturable(group, parameter)
-            states = [self.prepare(group, parameter) for parameter in given]
+            states = [self.prepare(group, parameter) for parameter in parameters]
             for state in states:
                 state["step"] += 1
-            for together in self._groups(group, given, states):
-                rows = [(given[i], states[i]) for i in together]
+            for together in self._groups(group, parameters, states):
+                rows = [(parameters[i], states[i]) for i in together]
                 if len(rows) == 1:
                     parameter, state = rows[0]
                     self._step_one(group, state, parameter, parameter.grad)
@@ -114,7 +116,7 @@ class SingleOptimizer(Optimizer):
         """Group the indices of parameters that step together in foreach operators, with equal host scalars."""
         if not self.steps_together or group["foreach"] is False or group["differentiable"]:
             return [[i] for i in range(len(parameters))]
-        places: dict[Any, list[int]] = {}
+        groups: dict[Any, list[int]] = {}
         for i, (parameter, state) in enumerate(zip(parameters, states, strict=True)):
             gradient = parameter.grad
             is_plain = (
@@ -125,8 +127,8 @@ class SingleOptimizer(Optimizer):
                 and go_together([parameter], [gradient])
             )
             numbers = [state[name].item() for name in host_numbers(state)] if is_plain else [i, None]
-            places.setdefault((parameter.device, *numbers), []).append(i)
-        return list(places.values())
+            groups.setdefault((parameter.device, *numbers), []).append(i)
+        return list(groups.values())
 
     def _step_together(self, group: Group, rows: list[tuple[Tensor, dict[str, Any]]]) -> None:
         parameters, states = [parameter for parameter, _ in rows], [state for _, state in rows]

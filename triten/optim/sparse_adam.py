@@ -58,18 +58,18 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Invalid epsilon value: {eps}")
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        for what, need, found in (
+        for kind, requirement, is_refused in (
             ("Sparse", "requires dense parameter tensors", lambda parameter: parameter.layout is not strided),
             ("Complex", "does not support complex parameters", lambda parameter: parameter.is_complex()),
         ):
-            places = [
+            positions = [
                 [i, j]
                 for i, group in enumerate(self.param_groups)
                 for j, parameter in enumerate(group["params"])
-                if found(parameter)
+                if is_refused(parameter)
             ]
-            if places:
-                raise ValueError(f"{what} params at indices {places}: SparseAdam {need}")
+            if positions:
+                raise ValueError(f"{kind} params at indices {positions}: SparseAdam {requirement}")
 
     @overload
     def step(self, closure: None = None) -> None: ...

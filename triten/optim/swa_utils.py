@@ -59,8 +59,8 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
     def average(averaged: Tensor, current: Tensor, num_averaged: int | Tensor) -> Tensor:
         with no_grad():
-            found: Tensor = decay * averaged + (1 - decay) * current
-        return found
+            result: Tensor = decay * averaged + (1 - decay) * current
+        return result
 
     return average
 
@@ -76,8 +76,8 @@ def get_swa_avg_fn() -> Average:
 
     def average(averaged: Tensor, current: Tensor, num_averaged: int | Tensor) -> Tensor:
         with no_grad():
-            found: Tensor = averaged + (current - averaged) / (num_averaged + 1)
-        return found
+            result: Tensor = averaged + (current - averaged) / (num_averaged + 1)
+        return result
 
     return average
 
@@ -255,8 +255,8 @@ class SWALR(LRScheduler):
 
     def _share(self, epoch: int) -> float:
         """Return the annealed fraction at the end of an epoch."""
-        place = max(0.0, min(1.0, epoch / max(1, self.anneal_epochs)))
-        return place if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * place)) / 2
+        progress = max(0.0, min(1.0, epoch / max(1, self.anneal_epochs)))
+        return progress if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * progress)) / 2
 
     def get_lr(self) -> list[Rate]:
         """Compute the learning rates of `last_epoch`; the initial rates are inferred from the previous step's."""

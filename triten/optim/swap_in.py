@@ -22,12 +22,12 @@ def swap_in_optimizer_params_and_state(
     In-place changes to the given tensors persist. State entries that the optimizer adds are discarded.
 
     Args:
-        optimizer: the optimizer.
-        swapin_parameters: tensors by name, in the order of the optimizer's parameters.
-        swapin_optim_state: a state dict, as `Optimizer.state_dict` gives it, for as many parameters in as many groups.
+        optimizer: The optimizer.
+        swapin_parameters: Tensors by name, in the order of the optimizer's parameters.
+        swapin_optim_state: A state dict, as from `Optimizer.state_dict`, with the same groups of parameters.
 
     Raises:
-        ValueError: there are more or fewer parameters or groups than the optimizer has.
+        ValueError: The numbers of parameters or groups differ from the optimizer's.
 
     Example:
         >>> import triten as tt
@@ -40,20 +40,20 @@ def swap_in_optimizer_params_and_state(
         (1.0, 0.5)
     """
     groups = swapin_optim_state["param_groups"]
-    given = list(swapin_parameters.values())
+    tensors = list(swapin_parameters.values())
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     if [len(group["params"]) for group in groups] != sizes:
         raise ValueError(
             "swap_in_optimizer_params_and_state: swapin_optim_state has groups of "
             f"{[len(group['params']) for group in groups]} parameters, expected {sizes}"
         )
-    if len(given) != sum(sizes):
+    if len(tensors) != sum(sizes):
         raise ValueError(
-            f"swap_in_optimizer_params_and_state: got {len(given)} swapin_parameters, expected {sum(sizes)}"
+            f"swap_in_optimizer_params_and_state: got {len(tensors)} swapin_parameters, expected {sum(sizes)}"
         )
     saved: Mapping[Any, Any] = swapin_optim_state["state"]
     state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-    parameters = iter(given)
+    parameters = iter(tensors)
     own_state, own_groups = optimizer.state, [dict(group) for group in optimizer.param_groups]
     try:
         for group, other in zip(optimizer.param_groups, groups, strict=True):

@@ -28,12 +28,12 @@ class TensorList:
         self.tensors = list(tensors)
 
     def _made(self, name: str, *operands: Any, **options: Any) -> TensorList:
-        given = [each.tensors if isinstance(each, TensorList) else each for each in operands]
-        return TensorList(FOREACH[f"_foreach_{name}"](self.tensors, *given, **options))
+        operand_lists = [each.tensors if isinstance(each, TensorList) else each for each in operands]
+        return TensorList(FOREACH[f"_foreach_{name}"](self.tensors, *operand_lists, **options))
 
     def _written(self, name: str, *operands: Any, **options: Any) -> TensorList:
-        given = [each.tensors if isinstance(each, TensorList) else each for each in operands]
-        FOREACH[f"_foreach_{name}_"](self.tensors, *given, **options)
+        operand_lists = [each.tensors if isinstance(each, TensorList) else each for each in operands]
+        FOREACH[f"_foreach_{name}_"](self.tensors, *operand_lists, **options)
         return self
 
     def is_complex(self) -> bool:

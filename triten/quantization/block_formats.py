@@ -177,11 +177,13 @@ def to_nvfp4(data_hp: Tensor, per_tensor_scale: Tensor | None = None) -> tuple[T
     """
     blocks = in_blocks("to_nvfp4()", data_hp, NV_BLOCK)
     largest = blocks.abs().amax(-1)
-    wanted = largest / LARGEST[PACKED]
+    ideal_scale = largest / LARGEST[PACKED]
     if per_tensor_scale is not None:
-        wanted = wanted / per_tensor_scale
+        ideal_scale = ideal_scale / per_tensor_scale
     finite = largest.isfinite()
-    scale = ops.where(finite, wanted.clamp(MIN_SCALE, LARGEST[float8_e4m3fn]), float("nan")).to(float8_e4m3fn)
+    scale = ops.where(finite, ideal_scale.clamp(MIN_SCALE, LARGEST[float8_e4m3fn]), float("nan")).to(
+        float8_e4m3fn
+    )
     whole = scale.to(float32)
     if per_tensor_scale is not None:
         whole = whole * per_tensor_scale

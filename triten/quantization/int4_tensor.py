@@ -152,15 +152,15 @@ class Int4Tensor(QuantizedTensor):
 
     def moved(self, device: Device | None, dtype: ScalarType | None, copy: bool) -> Self:
         """Move to a device, in that device's packed layout."""
-        to = self.device if device is None else device
+        target = self.device if device is None else device
         packed = self.packed
         if (
-            "cpu" in (self.device.type, to.type)
-            and self.device.type != to.type
-            and "meta" not in (self.device.type, to.type)
+            "cpu" in (self.device.type, target.type)
+            and self.device.type != target.type
+            and "meta" not in (self.device.type, target.type)
         ):
-            packed = packed_for(unpacked(packed).to(to))
-        parts = [part.to(device=to, copy=copy) for part in (packed, self.scale_and_zero)]
+            packed = packed_for(unpacked(packed).to(target))
+        parts = [part.to(device=target, copy=copy) for part in (packed, self.scale_and_zero)]
         return self.like(parts, dtype)
 
     def integers(self) -> Tensor:

@@ -251,8 +251,8 @@ def copied(self: QuantizedTensor, src: Tensor, non_blocking: bool = False) -> Qu
         got = src if isinstance(src, QuantizedTensor) else type(src).__name__
         raise RuntimeError(f"copy_(): expected a {type(self).__name__} with {own}, got {got}")
     moved: QuantizedTensor = src.moved(self.device, None, False)  # type: ignore[attr-defined]
-    for part, given in zip(self.parts, moved.parts, strict=True):
-        part.copy_(given)
+    for part, source in zip(self.parts, moved.parts, strict=True):
+        part.copy_(source)
     return self
 
 
@@ -326,7 +326,7 @@ def check_part(
         ValueError: The part is not a tensor, or has another dtype or shape.
     """
     if not isinstance(part, Tensor) or part.dtype not in dtypes or tuple(part.shape) != tuple(shape):
-        given = f"{part.dtype} and {list(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
+        received = f"{part.dtype} and {list(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
         raise ValueError(
-            f"{name}: expected `{argument}` of {' or '.join(map(str, dtypes))} and shape {list(shape)}, got {given}"
+            f"{name}: expected `{argument}` of {' or '.join(map(str, dtypes))} and shape {list(shape)}, got {received}"
         )

@@ -26,7 +26,7 @@ class _Replaced(Function):
     """Straight-through estimator: replaces values, and passes their gradient through unchanged."""
 
     @staticmethod
-    def forward(given: Tensor, values: Tensor) -> Tensor:
+    def forward(original: Tensor, values: Tensor) -> Tensor:
         return values.clone()
 
     @staticmethod

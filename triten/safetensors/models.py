@@ -45,9 +45,9 @@ def save_model(
     """
     tensors: dict[str, Tensor] = dict(model.state_dict())
     texts = dict(metadata or {})
-    for kept, others in _duplicates(tensors).items():
-        for name in others:
-            texts.setdefault(name, kept)
+    for kept_name, omitted in _duplicates(tensors).items():
+        for name in omitted:
+            texts.setdefault(name, kept_name)
             del tensors[name]
     if force_contiguous:
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -96,8 +96,8 @@ def load_model(
     duplicates = _duplicates(dict(model.state_dict()), preferred=tensors)
     result = model.load_state_dict(tensors, strict=False)
     missing, unexpected = set(result.missing_keys), list(result.unexpected_keys)
-    for others in duplicates.values():
-        for name in others:
+    for omitted in duplicates.values():
+        for name in omitted:
             if name in missing:
                 missing.remove(name)
             else:
@@ -121,8 +121,8 @@ def _duplicates(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()) ->
 
     The kept name is the first whose tensor covers the whole storage, with names in `preferred` before others.
     """
-    found: dict[str, list[str]] = {}
-    wanted = set(preferred)
+    omitted_by_name: dict[str, list[str]] = {}
+    preferred_names = set(preferred)
     for names in sharing(tensors):
         complete = {name for name in names if covers_storage(tensors[name])}
         if len(names) == 1 and not complete:
@@ -133,7 +133,7 @@ def _duplicates(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()) ->
                 f"saving amongst: {names}. None is covering the entire storage. Refusing to save/load the model since "
                 "you could be storing much more memory than needed."
             )
-        kept = min(complete & wanted or complete)
+        kept_name = min(complete & preferred_names or complete)
         if len(names) > 1:
-            found[kept] = sorted(names - {kept})
-    return found
+            omitted_by_name[kept_name] = sorted(names - {kept_name})
+    return omitted_by_name

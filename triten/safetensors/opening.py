@@ -121,8 +121,8 @@ class safe_open:
 
     def metadata(self) -> dict[str, str] | None:
         """Return the header's metadata, or None if there are none."""
-        found: dict[str, str] | None = self._header.metadata()
-        return found
+        metadata: dict[str, str] | None = self._header.metadata()
+        return metadata
 
     @api_boundary
     def get_tensor(self, name: str) -> Tensor:
@@ -151,15 +151,15 @@ class safe_open:
     def _placed(self, name: str) -> tuple[int, str, tuple[int, ...]]:
         if self._mapped is None:
             raise safetensors.SafetensorError("File is closed")
-        found = self._tensors.get(name)
-        if found is None:
+        entry = self._tensors.get(name)
+        if entry is None:
             raise safetensors.SafetensorError(f"File does not contain tensor {name}")
-        return found
+        return entry
 
     def _mapped_tensor(self, name: str) -> Tensor:
         """Return a tensor over the memory map, or over a copy if the bytes are not aligned for the dtype."""
-        start, dtype_name, given = self._placed(name)
-        dtype, shape = _geometry(dtype_name, given)
+        start, dtype_name, sizes = self._placed(name)
+        dtype, shape = _geometry(dtype_name, sizes)
         if 0 in shape:
             return ops.empty(shape, dtype=dtype, device="cpu")
         # With the mapping as the array's base the tensor's storage has only its own bytes, not the whole file.

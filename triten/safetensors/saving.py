@@ -125,16 +125,16 @@ def sharing(tensors: Mapping[str, Tensor]) -> list[set[str]]:
         storage = None if tensor.is_meta else tensor.untyped_storage()
         if storage is not None and storage.nbytes():
             by_storage[tensor.device, storage.data_ptr(), storage.nbytes()].append(name)
-    found: list[set[str]] = []
+    groups: list[set[str]] = []
     for names in by_storage.values():
         last = -1
         for start, stop, name in sorted((*_extent(tensors[name]), name) for name in names):
-            if start >= last or not found:
-                found.append({name})
+            if start >= last or not groups:
+                groups.append({name})
             else:
-                found[-1].add(name)
+                groups[-1].add(name)
             last = max(last, stop)
-    return found
+    return groups
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:

@@ -189,8 +189,8 @@ def _functions(prefix: str, calls: Mapping[str, Rebuild]) -> dict[str, Global]:
     return {f"{prefix}.{name}": Global(call, call) for name, call in calls.items()}
 
 
-def _same(names: tuple[str, ...], found: Global) -> dict[str, Global]:
-    return dict.fromkeys(names, found)
+def _same(names: tuple[str, ...], entry: Global) -> dict[str, Global]:
+    return dict.fromkeys(names, entry)
 
 
 NAMES: dict[str, Global] = {
@@ -250,9 +250,9 @@ NAMES: dict[str, Global] = {
     "builtins.bytes": Global(bytes, _bytes),
     "builtins.complex": Global(complex, _complex),
 }
-"""What `load` takes from any file."""
-CALLS: dict[int, Rebuild] = {id(found.value): found.call for found in NAMES.values() if found.call}
-"""What calling a value of `NAMES` makes, by its identity."""
+"""The globals that `load` accepts from any file."""
+CALLS: dict[int, Rebuild] = {id(entry.value): entry.call for entry in NAMES.values() if entry.call}
+"""The function that rebuilds a call of a value of `NAMES`, by the value's identity."""
 
 
 def full_name(module: str, name: str) -> str:
@@ -264,8 +264,8 @@ def full_name(module: str, name: str) -> str:
 
 def find(dotted: str) -> Global | None:
     """Return the table's entry for a name; None if the name is not allowed."""
-    found = NAMES.get(dotted)
-    if found is None and dotted.startswith(f"{scalar_type.__name__}."):
+    entry = NAMES.get(dotted)
+    if entry is None and dotted.startswith(f"{scalar_type.__name__}."):
         name = dotted.rpartition(".")[2]
-        found = next((Global(dtype) for dtype in scalar_type.registered if dtype.name == name), None)
-    return found
+        entry = next((Global(dtype) for dtype in scalar_type.registered if dtype.name == name), None)
+    return entry

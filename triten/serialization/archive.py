@@ -62,7 +62,7 @@ class ArchiveReader:
         try:
             with zipfile.ZipFile(file) as archive:
                 entries, end = archive.infolist(), archive.start_dir
-            found = [(_located(file, entry), entry) for entry in entries]
+            located = [(_located(file, entry), entry) for entry in entries]
         except (
             zipfile.BadZipFile,
             NotImplementedError,
@@ -74,7 +74,7 @@ class ArchiveReader:
             raise RuntimeError(
                 f"load: failed reading zip archive: {error}. The file is damaged or not complete"
             ) from None
-        if not found:
+        if not located:
             raise RuntimeError("load: the archive is empty")
         names = [entry.filename for entry in entries]
         folder = names[0].partition("/")[0] + "/"
@@ -86,13 +86,13 @@ class ArchiveReader:
         if len(set(names)) < len(names):
             raise RuntimeError("load: the archive has two records of the same name")
         used = 0
-        for record, entry in sorted(found, key=lambda each: each[0].offset):
+        for record, entry in sorted(located, key=lambda each: each[0].offset):
             if entry.header_offset < used or record.offset + record.size > end:
                 raise RuntimeError(
                     f"load: record {entry.filename!r:.200} overlaps another one or the archive's directory"
                 )
             used = record.offset + record.size
-        self.records = {entry.filename.removeprefix(folder): record for record, entry in found}
+        self.records = {entry.filename.removeprefix(folder): record for record, entry in located}
         self.size = sum(record.size for record in self.records.values())
 
     def __contains__(self, name: str) -> bool:

@@ -39,9 +39,9 @@ class LegacyFile:
         place: Puts a storage in host memory where it belongs.
     """
 
-    def __init__(self, data: bytes, place: Place) -> None:
+    def __init__(self, data: bytes, place_storage: Place) -> None:
         self._data = data
-        self._place = place
+        self._place = place_storage
         self._claimed = 0
         self._storages: dict[str, tuple[UntypedStorage, int, int]] = {}
 

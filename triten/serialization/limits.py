@@ -89,9 +89,9 @@ class Limits:
                 )
         if type(key) in NUMBERS:
             # A dict compares a key with all keys of the same hash.
-            place = id(container), hash(key)
-            nodes += self._hashes[place]
-            self._hashes[place] += 1
+            bucket = id(container), hash(key)
+            nodes += self._hashes[bucket]
+            self._hashes[bucket] += 1
         self._steps -= nodes
         if self._steps < 0:
             raise UnpicklingError("the keys of the pickle's dicts take longer than its size accounts for")

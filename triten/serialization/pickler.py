@@ -70,7 +70,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         self.dtypes: dict[str, str] = {}
 
     def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-        """Return a storage's id: ``("storage", its type, its number, where it is, how many elements it has)``.
+        """Return a storage's id: ``("storage", type, number, location, number of elements)``.
 
         A legacy file has a sixth field for views, which is always None.
         """
@@ -80,22 +80,22 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         name = STORAGE_NAMES.get(obj.dtype) if isinstance(obj, TypedStorage) else None
         itemsize = obj.dtype.itemsize if name and isinstance(obj, TypedStorage) else 1
         key = self.storages.setdefault(id(storage), (str(len(self.storages)), storage, itemsize))[0]
-        kept = self.dtypes.setdefault(key, name or "ByteStorage")
-        if storage.nbytes() and kept != (name or "ByteStorage"):
+        dtype_name = self.dtypes.setdefault(key, name or "ByteStorage")
+        if storage.nbytes() and dtype_name != (name or "ByteStorage"):
             raise RuntimeError(
                 "Cannot save multiple tensors or storages that view the same data as different types: one is of "
-                f"{kept}, another of {name or 'UntypedStorage'}. Save a clone of one of them."
+                f"{dtype_name}, another of {name or 'UntypedStorage'}. Save a clone of one of them."
             )
         kind = _Name(f"torch.{name}" if name else "torch.storage.UntypedStorage")
-        found = "storage", kind, key, str(storage.device), storage.nbytes() // itemsize
-        return (*found, None) if self.is_legacy else found
+        persistent = "storage", kind, key, str(storage.device), storage.nbytes() // itemsize
+        return (*persistent, None) if self.is_legacy else persistent
 
     def reducer_override(self, obj: Any) -> Any:
         """Reduce tensors, also those of a subclass that does not pickle itself."""
         if not isinstance(obj, Tensor):
             # Pickle modules that extend Python's C pickler, such as cloudpickle, have an override.
-            others = getattr(super(), "reducer_override", None)
-            return NotImplemented if others is None else others(obj)
+            override = getattr(super(), "reducer_override", None)
+            return NotImplemented if override is None else override(obj)
         spec, kind = obj._spec, type(obj)
         if spec.unnamed is not spec or hasattr(kind, "__tensor_dispatch__"):
             return NotImplemented
@@ -126,7 +126,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             plain = obj.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
         dtype = plain.dtype
         if spec.layout is not strided:
-            # Behind the dense parts the size, and of coordinates whether they are coalesced.
+            # The dense parts, the size, and for COO whether it is coalesced.
             *parts, last = sparse_parts(plain)
             size = Size(plain.shape)
             whole = (*parts, size, last) if spec.layout is sparse_coo else (*parts, last, size)
@@ -136,11 +136,11 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             return name, (dtype, tuple(spec.sizes), spec.strides, spec.requires_grad)
         if dtype in QUANTIZED:
             data: Any = plain._data
-            at = (plain.storage_offset(), tuple(plain.shape), plain._spec.strides)
+            geometry = (plain.storage_offset(), tuple(plain.shape), plain._spec.strides)
             typed = plain._typed_storage()
             quantizer = parts_of(data.quantizer)
-            return _Name("torch._utils._rebuild_qtensor"), (typed, *at, quantizer, False, OrderedDict())
-        place: tuple[Any, ...] = (
+            return _Name("torch._utils._rebuild_qtensor"), (typed, *geometry, quantizer, False, OrderedDict())
+        rebuild_args: tuple[Any, ...] = (
             plain.storage_offset(),
             tuple(plain.shape),
             plain._spec.strides,
@@ -149,8 +149,8 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         )
         typed = plain._typed_storage()
         if dtype in STORAGE_NAMES:
-            return _Name("torch._utils._rebuild_tensor_v2"), (typed, *place)
-        return _Name("torch._utils._rebuild_tensor_v3"), (typed, *place, dtype)
+            return _Name("torch._utils._rebuild_tensor_v2"), (typed, *rebuild_args)
+        return _Name("torch._utils._rebuild_tensor_v3"), (typed, *rebuild_args, dtype)
 
     def _save_name(self, name: _Name) -> None:
         self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode())

@@ -74,16 +74,16 @@ def placed(storage: UntypedStorage, location: str, map_location: MapLocation) ->
             "load: argument 'map_location' must be a device, a string, a mapping, a function or None, not "
             f"{type(map_location).__name__}"
         )
-    found = map_location(storage, location)
-    if found is None:
+    mapped = map_location(storage, location)
+    if mapped is None:
         return _restored(storage, location)
-    if isinstance(found, Tensor):
-        found = found.untyped_storage()
-    if isinstance(found, TypedStorageBase):
-        found = found._untyped_storage
-    if not isinstance(found, UntypedStorage):
-        raise TypeError(f"load: map_location must return a storage or None, not {type(found).__name__}")
-    return found
+    if isinstance(mapped, Tensor):
+        mapped = mapped.untyped_storage()
+    if isinstance(mapped, TypedStorageBase):
+        mapped = mapped._untyped_storage
+    if not isinstance(mapped, UntypedStorage):
+        raise TypeError(f"load: map_location must return a storage or None, not {type(mapped).__name__}")
+    return mapped
 
 
 def _restored(storage: UntypedStorage, location: str) -> UntypedStorage:

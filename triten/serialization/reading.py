@@ -54,9 +54,9 @@ class _Trusting:
 
     def find_class(self, module: str, name: str) -> Any:
         dotted = full_name(module, name)
-        found = find(dotted) if dotted.partition(".")[0] in ("torch", PACKAGE) else None
-        if found is not None:
-            return _Caller(self._load, found.call) if found.value is found.call else found.value
+        entry = find(dotted) if dotted.partition(".")[0] in ("torch", PACKAGE) else None
+        if entry is not None:
+            return _Caller(self._load, entry.call) if entry.value is entry.call else entry.value
         if dotted in NOT_SUPPORTED:
             raise UnpicklingError(f"Unsupported global: GLOBAL {dotted}: {NOT_SUPPORTED[dotted]}")
         return super().find_class(module, name)  # type: ignore[misc]

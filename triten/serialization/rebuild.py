@@ -78,9 +78,9 @@ def arguments(name: str, args: object, *counts: int) -> tuple[Any, ...]:
         UnpicklingError: `args` is not a tuple of one of these lengths.
     """
     if type(args) is not tuple or len(args) not in counts:
-        given = f"{len(args)} of them" if type(args) is tuple else f"'{type(args).__name__}'"
+        received = f"{len(args)} of them" if type(args) is tuple else f"'{type(args).__name__}'"
         raise UnpicklingError(
-            f"{name}: a tuple of {' or '.join(map(str, counts))} arguments expected, got {given}"
+            f"{name}: a tuple of {' or '.join(map(str, counts))} arguments expected, got {received}"
         )
     return args
 
@@ -123,8 +123,8 @@ def checked_geometry(
     """
     of_kind(name, "storage_offset", offset, int)
     sizes, strides = (
-        tuple(of_kind(name, label, given, tuple, list, Size))
-        for label, given in (("size", size), ("stride", stride))
+        tuple(of_kind(name, label, value, tuple, list, Size))
+        for label, value in (("size", size), ("stride", stride))
     )
     if len(sizes) > MAX_DIMS or len(sizes) != len(strides):
         raise RuntimeError(
@@ -328,8 +328,8 @@ def _of_class(load: Load, name: str, made: Tensor, kind: Any) -> Tensor:
     own = kind is Parameter or kind is Buffer
     allowed = own or load.classes is None or any(kind is each for each in load.classes)
     if not allowed or not isinstance(kind, type) or not issubclass(kind, Tensor):
-        given = kind.__qualname__ if isinstance(kind, type) else f"a {type(kind).__name__}"
-        raise UnpicklingError(f"{name}: a class of tensors that is allowed is expected, got {given}")
+        received = kind.__qualname__ if isinstance(kind, type) else f"a {type(kind).__name__}"
+        raise UnpicklingError(f"{name}: a class of tensors that is allowed is expected, got {received}")
     turned = Buffer(made.detach()) if kind is Buffer else detached_subclass(made.detach(), kind)
     return turned._set_requires_grad() if made.requires_grad else turned
 

@@ -269,9 +269,9 @@ class RestrictedUnpickler:
                 f"Trying to load unsupported GLOBAL {shown(dotted)} whose module {shown(dotted.rpartition('.')[0])} "
                 "is blocked."
             )
-        found = find(dotted)
-        if found is not None:
-            return found.value
+        entry = find(dotted)
+        if entry is not None:
+            return entry.value
         if dotted in self._allowed:
             return self._allowed[dotted]
         if dotted in NOT_SUPPORTED:

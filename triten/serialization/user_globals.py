@@ -21,22 +21,22 @@ def _named(entry: Any) -> tuple[str, Any]:
         raise ValueError(
             f"Expected tuple of length 2 (global, str of callable full path), but got tuple of length: {len(entry)}"
         )
-    found, name = entry
+    obj, name = entry
     if type(name) is not str:
         raise TypeError(
             f"Expected second item in tuple to be str of callable full path, but got: {type(name)}"
         )
-    return name, found
+    return name, obj
 
 
-def allow_of_package(*found: Any) -> None:
-    """Have `load` take classes and functions of a module that is imported with its first use."""
-    _of_package.update(map(_named, found))
+def allow_of_package(*objects: Any) -> None:
+    """Allow `load` to use classes and functions of a module that is imported lazily."""
+    _of_package.update(map(_named, objects))
 
 
 def allowed_by_user() -> dict[str, Any]:
     """Return the objects that `add_safe_globals` and `allow_of_package` added, by their full names."""
-    return _of_package | {name: found for name, (found, _) in _allowed.items()}
+    return _of_package | {name: obj for name, (obj, _) in _allowed.items()}
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
@@ -60,8 +60,8 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
         [<class 'fractions.Fraction'>]
         >>> tt.serialization.clear_safe_globals()
     """
-    for name, found, entry in [(*_named(entry), entry) for entry in safe_globals]:
-        _allowed[name] = found, entry
+    for name, obj, entry in [(*_named(entry), entry) for entry in safe_globals]:
+        _allowed[name] = obj, entry
 
 
 def clear_safe_globals() -> None:

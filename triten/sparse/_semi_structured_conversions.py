@@ -65,11 +65,11 @@ def sparse_semi_structured_to_dense_cutlass(sparse: Tensor, meta_reordered: Tens
         raise RuntimeError(
             f"Number of rows of meta matrix {lines} must be equal to number of columns of sparse matrix {rows}"
         )
-    kept = columns * columns_of_four_bits(sparse.dtype) * meta_reordered.dtype.itemsize
-    if kept != half:
+    expected_columns = columns * columns_of_four_bits(sparse.dtype) * meta_reordered.dtype.itemsize
+    if expected_columns != half:
         raise RuntimeError(
-            f"Number of columns of sparse matrix {half} different from the {kept}, expected according to the number of "
-            "columns of meta matrix"
+            f"Number of columns of sparse matrix {half} different from the {expected_columns}, expected according to "
+            "the number of columns of meta matrix"
         )
     group = 64 // meta_reordered.dtype.itemsize
     if rows % group or columns % 2:
@@ -87,8 +87,8 @@ def _sparse_semi_structured_tile(dense: Tensor) -> Tensor:
     """
     tiles = tiles_of(dense)
     # Flipping the tiles reverses the order of ties and keeps the limits of rows and columns.
-    kept = kept_by("largest_values_greedy", tiles.flip((-2, -1))).flip((-2, -1))
-    return dense.mul_(matrix_of(kept))
+    mask = kept_by("largest_values_greedy", tiles.flip((-2, -1))).flip((-2, -1))
+    return dense.mul_(matrix_of(mask))
 
 
 def _compute_compressed_swizzled_bitmask(dense: Tensor) -> Tensor:

@@ -275,13 +275,13 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
     """
 
     def checked(func: Callable[..., Any], inputs: Any, *, masked: bool = False, **named: Any) -> bool:
-        given = inputs if isinstance(inputs, list | tuple) else (inputs,)
-        flat = [_values_of(each) if _is_sparse_leaf(each) else each for each in given]
+        input_list = inputs if isinstance(inputs, list | tuple) else (inputs,)
+        flat = [_values_of(each) if _is_sparse_leaf(each) else each for each in input_list]
 
         def dense(*values: Any) -> Any:
             whole = [
                 _like(each, value) if _is_sparse_leaf(each) else value
-                for each, value in zip(given, values, strict=True)
+                for each, value in zip(input_list, values, strict=True)
             ]
             out = func(*whole)
             if isinstance(out, list | tuple):

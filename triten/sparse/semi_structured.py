@@ -203,21 +203,21 @@ class SparseSemiStructuredTensor(TensorOfParts):
         return dense if dtype is None else dense.to(dtype)
 
     def _dense(self) -> Tensor:
-        kept, words = self.kept_and_words()
-        return expanded(kept, words)
+        values, words = self.kept_and_words()
+        return expanded(values, words)
 
     def like(self, parts: Sequence[Tensor | None] | None = None) -> Self:
         """Return a copy with other parts."""
-        given = self.parts if parts is None else parts
-        return type(self)(self.shape, *given, *self.settings)
+        new_parts = self.parts if parts is None else parts
+        return type(self)(self.shape, *new_parts, *self.settings)
 
     def turned(self) -> Self:
         """Return the transposed matrix, with both packed forms exchanged."""
         rows, columns = self.shape
         masks = self.compressed_swizzled_bitmask
-        given = (self.packed_t, self.meta_t, self.packed, self.meta)
+        packed_forms = (self.packed_t, self.meta_t, self.packed, self.meta)
         return type(self)(
-            (columns, rows), *given, None if masks is None else masks.transpose(0, 1), *self.settings
+            (columns, rows), *packed_forms, None if masks is None else masks.transpose(0, 1), *self.settings
         )
 
     def packed_way(self) -> Self:
@@ -284,15 +284,15 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
     def from_dense(
         cls, original_tensor: Tensor, alg_id: int = SparseSemiStructuredTensor._DEFAULT_ALG_ID
     ) -> Self:
-        """Pack a contiguous matrix; what is not 0 is kept, at most two of four elements, as PyTorch keeps them.
+        """Pack a contiguous matrix: keep its nonzero elements, at most two of four, in PyTorch's order of preference.
 
         Raises:
-            RuntimeError: It is no matrix, not contiguous, or of a dtype or sizes that this class does not have.
+            RuntimeError: The tensor is not a contiguous matrix, or its dtype or sizes are not supported.
         """
         cls._validate_device_dim_dtype_shape(original_tensor)
-        kept, words = ops._to_sparse_semi_structured(original_tensor.detach())
+        values, words = ops._to_sparse_semi_structured(original_tensor.detach())
         requires_grad = original_tensor.requires_grad
-        return cls(original_tensor.shape, kept, words, None, None, None, requires_grad=requires_grad)
+        return cls(original_tensor.shape, values, words, None, None, None, requires_grad=requires_grad)
 
     @classmethod
     def prune_dense_static_sort(cls, original_tensor: Tensor, algorithm: str = "") -> Self:
@@ -350,7 +350,7 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
         """Pack a contiguous matrix; what is not 0 is kept, at most two of four elements, as of the other class.
 
         Raises:
-            RuntimeError: It is no matrix, not contiguous, or of a dtype or sizes that this class does not have.
+            RuntimeError: The tensor is not a contiguous matrix, or its dtype or sizes are not supported.
         """
         cls._validate_device_dim_dtype_shape(original_tensor)
         return cls(
@@ -390,11 +390,11 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
     ) -> Tensor:
         self._check_product(B)
         sizes = f"`A={tuple(self.shape)} @ B={tuple(B.shape)}`"
-        for operand, what in ((B, "B"), (bias, "bias")):
+        for operand, name in ((B, "B"), (bias, "bias")):
             if operand is not None and operand.dtype is not self.dtype:
                 raise NotImplementedError(
                     f"`{type(self).__name__}` matmul: trying to do {sizes}, with A.dtype={self.dtype} and "
-                    f"{what}.dtype={operand.dtype}. This operation is only supported when A, B and bias have the same "
+                    f"{name}.dtype={operand.dtype}. This operation is only supported when A, B and bias have the same "
                     "data type."
                 )
         right = B.t() if should_transpose_dense else B
@@ -476,9 +476,9 @@ def rebuilt(
         )
     made = KINDS[kind](shape, *parts, *settings, requires_grad)
     sizes = made.like([None if part is None else part.to("meta") for part in parts])
-    for way in (sizes, sizes.turned()):
-        if way.packed is not None:
-            check_parts(way)
+    for orientation in (sizes, sizes.turned()):
+        if orientation.packed is not None:
+            check_parts(orientation)
     if is_parameter:
         made._is_param = True
     return made
@@ -600,13 +600,15 @@ def copy(
     Raises:
         RuntimeError: `src` is of another class or shape, or has other parts.
     """
-    given = src.parts if isinstance(src, SparseSemiStructuredTensor) and type(src) is type(self) else ()
-    if src.shape != self.shape or [p is None for p in given] != [p is None for p in self.parts]:
+    source_parts = (
+        src.parts if isinstance(src, SparseSemiStructuredTensor) and type(src) is type(self) else ()
+    )
+    if src.shape != self.shape or [p is None for p in source_parts] != [p is None for p in self.parts]:
         raise RuntimeError(
             f"copy_(): expected a {type(self).__name__} of shape {list(self.shape)} that is packed as this one is, got "
             f"a {type(src).__name__} of shape {list(src.shape)}"
         )
-    for part, other in zip(self.parts, given, strict=True):
+    for part, other in zip(self.parts, source_parts, strict=True):
         if part is not None:
             part.copy_(other)
     return self

@@ -21,30 +21,30 @@ class ConfigModule(ModuleType):
     def patch(
         self, changes: str | Mapping[str, Any] | None = None, val: Any = None, **more: Any
     ) -> Iterator[None]:
-        """Have other settings in a block, or as a decorator in a function.
+        """Change settings inside a block, or in a function as its decorator.
 
         Args:
             changes: Values by name, or one name.
             val: The value of the one name.
             more: Values by name.
         """
-        given = {changes: val} if isinstance(changes, str) else dict(changes or {})
-        wanted = {**given, **more}
+        settings = {changes: val} if isinstance(changes, str) else dict(changes or {})
+        all_settings = {**settings, **more}
         absent = object()
-        before = {name: getattr(*self._place(name), absent) for name in wanted}
+        before = {name: getattr(*self._owner_and_name(name), absent) for name in all_settings}
         try:
-            for name, value in wanted.items():
-                setattr(*self._place(name), value)
+            for name, value in all_settings.items():
+                setattr(*self._owner_and_name(name), value)
             yield
         finally:
             for name, value in before.items():
                 if value is absent:
-                    if hasattr(*self._place(name)):
-                        delattr(*self._place(name))
+                    if hasattr(*self._owner_and_name(name)):
+                        delattr(*self._owner_and_name(name))
                 else:
-                    setattr(*self._place(name), value)
+                    setattr(*self._owner_and_name(name), value)
 
-    def _place(self, name: str) -> tuple[Any, str]:
+    def _owner_and_name(self, name: str) -> tuple[Any, str]:
         """Return the object that has a setting, and the setting's name there."""
         *path, last = name.split(".")
         holder: Any = self
@@ -57,8 +57,8 @@ class ConfigModule(ModuleType):
             *vars(self),
             *(each for each, kind in vars(type(self)).items() if isinstance(kind, property)),
         ]
-        found = {each: getattr(self, each) for each in names if not each.startswith("_")}
-        return {each: value for each, value in found.items() if not isinstance(value, ModuleType)}
+        values = {each: getattr(self, each) for each in names if not each.startswith("_")}
+        return {each: value for each, value in values.items() if not isinstance(value, ModuleType)}
 
     def get_config_copy(self) -> dict[str, Any]:
         """Return a copy of all settings; those of a group have names with a dot."""
@@ -75,7 +75,7 @@ class ConfigModule(ModuleType):
     def load_config(self, config: Mapping[str, Any]) -> None:
         """Set all settings of a copy that `get_config_copy` made."""
         for name, value in config.items():
-            setattr(*self._place(name), value)
+            setattr(*self._owner_and_name(name), value)
 
 
 def install_config_module(module: ModuleType, cls: type[ConfigModule] = ConfigModule) -> None:

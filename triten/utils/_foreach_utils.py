@@ -40,12 +40,12 @@ def _group_tensors_by_device_and_dtype(
 ) -> dict[Key, tuple[TensorListList, list[int]]]:
     """Group lists by the device and dtype of the first list's tensors, optionally with the tensors' indices."""
     groups: dict[Key, tuple[TensorListList, list[int]]] = {}
-    for place, first in enumerate(tensorlistlist[0]):
+    for index, first in enumerate(tensorlistlist[0]):
         assert first is not None
-        lists, places = groups.setdefault((first.device, first.dtype), ([[] for _ in tensorlistlist], []))
-        for into, given in zip(lists, tensorlistlist, strict=True):
-            if given:
-                into.append(given[place])
+        lists, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in tensorlistlist], []))
+        for into, tensors in zip(lists, tensorlistlist, strict=True):
+            if tensors:
+                into.append(tensors[index])
         if with_indices:
-            places.append(place)
+            indices.append(index)
     return groups

@@ -158,13 +158,13 @@ def _aliases_of(func: OpOverload) -> _Aliases:
     schema = func._schema
     arguments = [each.alias_info for each in schema.arguments]
     viewed, returned = [], []
-    for place, result in enumerate(schema.returns):
+    for index, result in enumerate(schema.returns):
         if result.alias_info is None:
             continue
         names = set(result.alias_info.before_set)
         sources = [i for i, each in enumerate(arguments) if each is not None and names & set(each.before_set)]
         if not result.alias_info.is_write:
-            viewed += [(i, place) for i in sources if not schema.arguments[i].is_write]
+            viewed += [(i, index) for i in sources if not schema.arguments[i].is_write]
             continue
         if len(sources) != 1:
             raise AssertionError(
@@ -213,8 +213,8 @@ def return_and_correct_aliasing(
         raise AssertionError(f"args must be a tuple, got {type(args)}")
     aliases = _aliases_of(func)
     outs = out if isinstance(out, tuple) else (out,)
-    for source, place in aliases.viewed:
-        _share(func, args[source], outs[place])
+    for source, index in aliases.viewed:
+        _share(func, args[source], outs[index])
     if aliases.moved is not None:
         _move(func, args[aliases.moved], args, kwargs)
     if not aliases.returned:

@@ -173,8 +173,8 @@ def register_dataclass(
         if field_names is None:
             field_names = own
         else:
-            wanted = set(own).difference(drop_field_names or ())
-            missing, unexpected = wanted - set(field_names), set(field_names) - wanted
+            expected = set(own).difference(drop_field_names or ())
+            missing, unexpected = expected - set(field_names), set(field_names) - expected
             if missing or unexpected:
                 raise ValueError(
                     "field_names does not include all dataclass fields.\n"
@@ -200,12 +200,12 @@ def register_dataclass(
 
     def flattened(obj: Any) -> tuple[list[Any], Any]:
         values = {name: getattr(obj, name) for name in names}
-        given = [name for name, value in values.items() if value is not None]
-        return [values[name] for name in given], [given, [name for name in names if name not in given]]
+        present = [name for name, value in values.items() if value is not None]
+        return [values[name] for name in present], [present, [name for name in names if name not in present]]
 
     def built(children: Iterable[Any], context: Any) -> Any:
-        given, empty = context
-        return cls(**dict(zip(given, children, strict=True)), **dict.fromkeys(empty))
+        present, empty = context
+        return cls(**dict(zip(present, children, strict=True)), **dict.fromkeys(empty))
 
     def flattened_with_keys(obj: Any) -> tuple[list[tuple[Any, Any]], Any]:
         children, context = flattened(obj)
@@ -443,9 +443,13 @@ def tree_map_with_path(
     func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
     """Map a tree by a function that takes a leaf's path first, like `tree_map`."""
-    found, spec = tree_flatten_with_path(tree, is_leaf)
-    others = zip(*[spec.flatten_up_to(rest) for rest in rests], strict=True) if rests else [()] * len(found)
-    return spec.unflatten([func(path, leaf, *rest) for (path, leaf), rest in zip(found, others, strict=True)])
+    entries, spec = tree_flatten_with_path(tree, is_leaf)
+    other_leaves = (
+        zip(*[spec.flatten_up_to(rest) for rest in rests], strict=True) if rests else [()] * len(entries)
+    )
+    return spec.unflatten(
+        [func(path, leaf, *rest) for (path, leaf), rest in zip(entries, other_leaves, strict=True)]
+    )
 
 
 def keystr(kp: KeyPath) -> str:
@@ -482,8 +486,8 @@ def enum_object_hook(obj: dict[str, Any]) -> Any:
     if "__enum__" not in obj:
         return obj
     module, _, name = obj["fqn"].partition(":")
-    found: Any = functools.reduce(getattr, name.split("."), import_module(module))
-    return found[obj["name"]]
+    cls: Any = functools.reduce(getattr, name.split("."), import_module(module))
+    return cls[obj["name"]]
 
 
 def _described(spec: TreeSpec) -> dict[str, Any]:

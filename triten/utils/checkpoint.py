@@ -314,8 +314,8 @@ class CheckpointFunction(Function):
                 "without passing the `inputs` argument."
             )
         inputs = list(ctx.inputs)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            inputs[place] = tensor.detach()._set_requires_grad(tensor.requires_grad)
+        for index, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[index] = tensor.detach()._set_requires_grad(tensor.requires_grad)
         with ctx.surroundings.again(), enable_grad():
             outputs = ctx.run_function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -405,21 +405,21 @@ class _Call:
 
         def pack(tensor: Tensor) -> Tensor:
             nonlocal count
-            place, count = count, count + 1
+            index, count = count, count + 1
             plain = tensor.detach() if tensor.requires_grad else tensor
-            if place >= len(self._saved):
+            if index >= len(self._saved):
                 if not self.is_complete:
                     return plain
                 raise CheckpointError(
                     "checkpoint: trying to save more tensors during recomputation than during the original forward "
                     f"pass.{self.explain()}"
                 )
-            saved = self._saved[place]()
+            saved = self._saved[index]()
             if saved is not None:
                 if self._describe(tensor) != saved.described:
                     raise CheckpointError(
                         "checkpoint: Recomputed values for the following tensors have different metadata than during "
-                        f"the forward pass. tensor at position {place}: saved metadata: {saved.described}; recomputed "
+                        f"the forward pass. tensor at position {index}: saved metadata: {saved.described}; recomputed "
                         f"metadata: {self._describe(tensor)}{self.explain()}"
                     )
                 self._computed[saved] = plain
@@ -472,15 +472,20 @@ def _recorded(
     names = [*range(len(args)), *kwargs]
     values = [*args, *kwargs.values()]
     tensors = [value for value in values if isinstance(value, Tensor)]
-    others = [None if isinstance(value, Tensor) else value for value in values]
-    where = [isinstance(value, Tensor) for value in values]
-    kept: Any = _Inputs.apply(_ops.empty(0)._set_requires_grad(), *tensors).grad_fn
+    non_tensors = [None if isinstance(value, Tensor) else value for value in values]
+    tensor_flags = [isinstance(value, Tensor) for value in values]
+    input_node: Any = _Inputs.apply(_ops.empty(0)._set_requires_grad(), *tensors).grad_fn
 
     def again() -> None:
-        found = iter(kept.saved_tensors)
-        given = [next(found) if is_tensor else other for is_tensor, other in zip(where, others, strict=True)]
+        saved = iter(input_node.saved_tensors)
+        arguments = [
+            next(saved) if is_tensor else other
+            for is_tensor, other in zip(tensor_flags, non_tensors, strict=True)
+        ]
         with surroundings.again(), second:
-            function(*given[: len(args)], **dict(zip(names[len(args) :], given[len(args) :], strict=True)))
+            function(
+                *arguments[: len(args)], **dict(zip(names[len(args) :], arguments[len(args) :], strict=True))
+            )
 
     chosen = early_stop if _EarlyStop.override is None else _EarlyStop.override
     call = _Call(again, chosen, DETERMINISM_CHECKS[determinism_check])

@@ -37,7 +37,7 @@ def get_env_info() -> dict[str, str]:
     from ..runtime.parallel import get_num_threads
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = {
+    info = {
         "triten": source_version(ROOT) or __version__,
         "Python": sys.version.replace("\n", " "),
         "System": platform.platform(),
@@ -46,9 +46,9 @@ def get_env_info() -> dict[str, str]:
         "BLAS": ", ".join(os.path.basename(path) for path in loaded()) or "unknown",
         "CUDA": _cuda(),
     }
-    found |= {name: _version(name) for name in PACKAGES}
-    found |= {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
-    return found
+    info |= {name: _version(name) for name in PACKAGES}
+    info |= {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
+    return info
 
 
 def processor_name() -> str:
@@ -92,9 +92,9 @@ def get_pretty_env_info() -> str:
         >>> "numpy" in get_pretty_env_info()
         True
     """
-    found = get_env_info()
-    width = max(map(len, found))
-    return "\n".join(f"{name:{width}}  {value}" for name, value in found.items())
+    info = get_env_info()
+    width = max(map(len, info))
+    return "\n".join(f"{name:{width}}  {value}" for name, value in info.items())
 
 
 def main() -> None:

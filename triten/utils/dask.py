@@ -33,13 +33,13 @@ __all__ = ["TritenBackend", "register"]
 Axis = int | Sequence[int] | None
 
 
-def _dtype(given: DTypeLike | ScalarType | None) -> ScalarType | None:
-    return given if given is None or isinstance(given, ScalarType) else from_numpy_dtype(np.dtype(given))
+def _dtype(dtype: DTypeLike | ScalarType | None) -> ScalarType | None:
+    return dtype if dtype is None or isinstance(dtype, ScalarType) else from_numpy_dtype(np.dtype(dtype))
 
 
-def _like(given: Any, tensor: Tensor) -> Tensor:
+def _like(value: Any, tensor: Tensor) -> Tensor:
     """Return a value as a tensor on the device of `tensor`."""
-    return given if isinstance(given, Tensor) else tt.as_tensor(given, device=tensor.device)
+    return value if isinstance(value, Tensor) else tt.as_tensor(value, device=tensor.device)
 
 
 def _concatenate(chunks: Sequence[Any], axis: int = 0, **options: Any) -> Tensor:
@@ -48,10 +48,10 @@ def _concatenate(chunks: Sequence[Any], axis: int = 0, **options: Any) -> Tensor
 
 
 def _take(x: Tensor, indices: Any, axis: int | None = None, **options: Any) -> Tensor:
-    places = _like(indices, x).to(tt.int64)
+    positions = _like(indices, x).to(tt.int64)
     if axis is None:
-        return x.reshape(-1)[places]
-    return x[(slice(None),) * (axis % x.ndim) + (places,)]
+        return x.reshape(-1)[positions]
+    return x[(slice(None),) * (axis % x.ndim) + (positions,)]
 
 
 def _einsum(subscripts: str, *operands: Tensor, dtype: DTypeLike | None = None, **options: Any) -> Tensor:
@@ -99,8 +99,8 @@ def _token(x: Tensor) -> Any:
 
 def _taken(obj: Any, index: Any) -> Any:
     """Index a chunk by positions. Dask uses the smallest dtype for them, and PyTorch takes uint8 for a mask."""
-    places = tuple(each.astype(np.int64) if isinstance(each, np.ndarray) else each for each in index[1])
-    return chunk.getitem(obj, places)
+    positions = tuple(each.astype(np.int64) if isinstance(each, np.ndarray) else each for each in index[1])
+    return chunk.getitem(obj, positions)
 
 
 def _percentile(x: Tensor, q: Any, method: str = "linear") -> Any:

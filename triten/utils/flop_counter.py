@@ -70,8 +70,8 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Form
 
 def _of_shapes(formula: Formula) -> Formula:
     def counted(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
-        given, named, result = tree_map(_shape, (args, kwargs, out_val))
-        return formula(*given, out_shape=result, **named)
+        shapes, named, result = tree_map(_shape, (args, kwargs, out_val))
+        return formula(*shapes, out_shape=result, **named)
 
     return counted
 
@@ -111,8 +111,8 @@ def _scaled_mm(a: Shape, b: Shape, *args: Any, out_shape: Shape, **named: Any) -
 
 def convolution_flops(x: Shape, weight: Shape, result: Shape, transposed: bool = False) -> int:
     """Count a convolution's operations: each weight is used at each position of the smaller spatial side."""
-    places = (x if transposed else result)[2:]
-    return 2 * prod(places) * prod(weight[2:]) * x[0] * weight[0] * weight[1]
+    positions = (x if transposed else result)[2:]
+    return 2 * prod(positions) * prod(weight[2:]) * x[0] * weight[0] * weight[1]
 
 
 @_formula("convolution")
@@ -158,12 +158,12 @@ def _convolution_backward(
     out_shape: Any,
     **named: Any,
 ) -> int:
-    found = 0
+    count = 0
     if output_mask[0]:
-        found += convolution_flops(grad, weight, x, not transposed)
+        count += convolution_flops(grad, weight, x, not transposed)
     if output_mask[1]:
-        found += _of_weight(grad, x, weight, transposed)
-    return found
+        count += _of_weight(grad, x, weight, transposed)
+    return count
 
 
 @_formula("_convolution_backward_both")

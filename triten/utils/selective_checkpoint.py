@@ -107,8 +107,8 @@ class _Keeping(TensorDispatchMode):
         if func in SAC_IGNORED_OPS:
             return out
         context = SelectiveCheckpointContext(is_recompute=False, op_output=out)
-        said = self._policy(context, func, *args, **named)
-        is_saved = said if isinstance(said, bool) else said in _SAVED
+        decision = self._policy(context, func, *args, **named)
+        is_saved = decision if isinstance(decision, bool) else decision in _SAVED
         self._results.of[func].append(tree_map(_kept, out) if is_saved else _RECOMPUTE)
         return out
 
@@ -136,16 +136,16 @@ class _GivingBack(TensorDispatchMode):
     ) -> Any:
         if func in SAC_IGNORED_OPS:
             return func(*args, **(kwargs or {}))
-        place = self._counts[func]
+        call_index = self._counts[func]
         self._counts[func] += 1
-        found = self._results.of.get(func)
-        if found is None:
+        entries = self._results.of.get(func)
+        if entries is None:
             raise RuntimeError(f"{func} encountered during backward but not found in storage. {_CAUSE}")
-        if place >= len(found):
+        if call_index >= len(entries):
             raise RuntimeError(
-                f"{func} invocation index {place} encountered during backward but not found in storage. {_CAUSE}"
+                f"{func} invocation index {call_index} encountered during backward but not found in storage. {_CAUSE}"
             )
-        entry = found[place]
+        entry = entries[call_index]
         if entry is _RECOMPUTE:
             return func(*args, **(kwargs or {}))
         if entry is _CONSUMED:
@@ -153,7 +153,7 @@ class _GivingBack(TensorDispatchMode):
                 "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
                 "selective activation checkpoint."
             )
-        found[place] = _CONSUMED
+        entries[call_index] = _CONSUMED
         may = self._may_be_changed
         return tree_map(lambda each: each.value(may) if isinstance(each, _Kept) else each, entry)
 
@@ -179,8 +179,8 @@ def create_selective_checkpoint_contexts(
         allow_cache_entry_mutation: If True, what is kept may be changed in place meanwhile. Default: False.
 
     Raises:
-        ValueError: the list holds something else than operators with their overload.
-        TypeError: neither a list nor a function is given.
+        ValueError: An element of the list is not an `OpOverload`.
+        TypeError: `policy_fn_or_list` is neither a list nor a function.
         RuntimeError: in backward, where the second call makes other calls than the first; for a second backward; and
             where what was kept has been changed.
 
@@ -194,8 +194,8 @@ def create_selective_checkpoint_contexts(
         triten.Size([2, 2])
     """
     if isinstance(policy_fn_or_list, list):
-        wanted = policy_fn_or_list
-        for op in wanted:
+        saved_ops = policy_fn_or_list
+        for op in saved_ops:
             if not isinstance(op, OpOverload):
                 hint = (
                     " Please update the OpOverloadPacket to a specific OpOverload, for example ops.aten.mm.default "
@@ -208,7 +208,7 @@ def create_selective_checkpoint_contexts(
                 )
 
         def policy(ctx: SelectiveCheckpointContext, op: Any, *args: Any, **kwargs: Any) -> Any:
-            return op in wanted
+            return op in saved_ops
 
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list

@@ -34,10 +34,10 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
         known = () if accumulator is None else (accumulator.leaf,)
         if any(all(reference is not own for own in known) for reference in weakref.getweakrefs(tensor)):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
-    slots, others = (set(_slots(tensor)) for tensor in (t1, t2))
+    slots, other_slots = (set(_slots(tensor)) for tensor in (t1, t2))
     try:
-        if slots != others:
-            raise TypeError(f"one has {sorted(slots ^ others)}")
+        if slots != other_slots:
+            raise TypeError(f"one has {sorted(slots ^ other_slots)}")
         first, second = t1.__class__, t2.__class__
         t1.__class__, t2.__class__ = second, first
     except TypeError as error:
@@ -47,7 +47,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
         ) from error
     for accumulator in accumulators:
         if accumulator is not None:
-            # A graph may hold it still, and would add to a leaf that has become another.
+            # A graph may still hold the accumulator, which would add to the swapped leaf.
             accumulator.register_prehook(_refuse)
     for name in slots:
         _exchange(t1, t2, name)

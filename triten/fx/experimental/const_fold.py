@@ -62,12 +62,12 @@ class FoldedGraphModule(GraphModule):
         if self.has_folding_been_run:
             raise AssertionError("run_folding(): the constants have been computed already")
         self.has_folding_been_run = True
-        found = self.const_subgraph_module()
+        constants = self.const_subgraph_module()
         delattr(self, name)
-        if isinstance(found, tuple):
-            setattr(self, name, nn.ParameterList(map(_stored, found)))
+        if isinstance(constants, tuple):
+            setattr(self, name, nn.ParameterList(map(_stored, constants)))
         else:
-            setattr(self, name, _stored(found))
+            setattr(self, name, _stored(constants))
 
 
 def _stored(value: Any) -> Any:

@@ -108,9 +108,9 @@ def _converted(traced: Traced, f: Callable[..., Any], args: tuple[Any, ...]) -> 
         if source.op == "get_attr":
             made[source] = constant(source.target)
         elif source.op == "call_function":
-            given = tuple(map(argument, source.args))
-            named = {key: argument(value) for key, value in source.kwargs.items()}
-            made[source] = graph.call_function(source.target, given, named, name=source.name)
+            arguments = tuple(map(argument, source.args))
+            keywords = {key: argument(value) for key, value in source.kwargs.items()}
+            made[source] = graph.call_function(source.target, arguments, keywords, name=source.name)
         elif source.op == "output":
             results = argument(source.args[0])
             graph.output(results if is_nested else tree_unflatten(results, traced.out_spec))

@@ -99,9 +99,9 @@ class FxGraphDrawer:
                 )
             )
         for node in shown:
-            for given in node.all_input_nodes:
-                if given.op not in self._ignored:
-                    picture.add_edge(self._pydot.Edge(given.name, node.name))
+            for input_node in node.all_input_nodes:
+                if input_node.op not in self._ignored:
+                    picture.add_edge(self._pydot.Edge(input_node.name, node.name))
         return picture
 
     def _label(self, module: GraphModule, node: Node) -> str:
@@ -111,15 +111,15 @@ class FxGraphDrawer:
             constants = getattr(called, "__constants__", ())
             lines += [type(called).__name__, *(f"{each}: {getattr(called, each)}" for each in constants)]
         elif node.op not in ("placeholder", "get_attr", "output"):
-            for what, given in (("args", node.args), ("kwargs", node.kwargs)):
-                values = given.items() if isinstance(given, dict) else enumerate(given)
-                kept = [
+            for field, members in (("args", node.args), ("kwargs", node.kwargs)):
+                values = members.items() if isinstance(members, dict) else enumerate(members)
+                entries = [
                     f"{key}: {value}"
                     for key, value in values
                     if not (self._skips_names and isinstance(value, Node))
                 ]
-                if kept:
-                    lines.append(f"{what}=({', '.join(kept)})")
+                if entries:
+                    lines.append(f"{field}=({', '.join(entries)})")
         lines.append(f"num_users={len(node.users)}")
         meta = node.meta.get("tensor_meta")
         if isinstance(meta, TensorMetadata):

@@ -62,11 +62,11 @@ class OperatorSupport(OperatorSupportBase):
         if dtypes is None:
             return True
         positional, by_keyword = dtypes
-        given = [
+        pairs = [
             (each, known) for each, known in zip(node.args, positional, strict=False) if known is not None
         ]
-        given += [(node.kwargs[name], known) for name, known in by_keyword.items() if name in node.kwargs]
-        return all(_dtype_of(each) in known for each, known in given if isinstance(each, Node))
+        pairs += [(node.kwargs[name], known) for name, known in by_keyword.items() if name in node.kwargs]
+        return all(_dtype_of(each) in known for each, known in pairs if isinstance(each, Node))
 
 
 def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:

@@ -32,7 +32,7 @@ class TensorMetadata(NamedTuple):
 
 def _extract_tensor_metadata(result: Tensor) -> TensorMetadata:
     formats = [(contiguous_format, None), (channels_last, 4), (channels_last_3d, 5)]
-    found = next(
+    memory_format = next(
         (
             each
             for each, dims in formats
@@ -40,7 +40,9 @@ def _extract_tensor_metadata(result: Tensor) -> TensorMetadata:
         ),
         None,
     )
-    return TensorMetadata(result.shape, result.dtype, result.requires_grad, result.stride(), found, False, {})
+    return TensorMetadata(
+        result.shape, result.dtype, result.requires_grad, result.stride(), memory_format, False, {}
+    )
 
 
 class ShapeProp(Interpreter):

@@ -49,20 +49,20 @@ def split_module(
     """Split a module into submodules, ``submod_0``, ``submod_1``, ..., called in turn (`torch.fx.passes`).
 
     Args:
-        m: the module to cut.
-        root_m: PyTorch's; attributes are those of `m`.
-        split_callback: the part that a node belongs to.
-        qualname_map: gets the old dotted name of each module and attribute by its new one.
-        keep_original_order: If True, parts are called in the order of their first nodes; by default in one that their
-            dependencies give.
+        m: The module to split.
+        root_m: Ignored; attributes are those of `m`.
+        split_callback: Returns the name or number of a node's partition.
+        qualname_map: A dict that receives the old dotted name of each module and attribute by its new one.
+        keep_original_order: If True, call partitions in the order of their first nodes. Default: False, an order that
+            their dependencies permit.
         keep_original_node_name: If True, keep the nodes' names. Default: False.
-        keep_original_input_name: If True, a part's inputs have the names of the nodes that they are; if not they are
-            ``arg_0``, ``arg_1``, ... Default: True.
-        partition_affix: a text between ``submod`` and the part.
+        keep_original_input_name: If True, a partition's inputs keep their nodes' names; else they are ``arg_0``,
+            ``arg_1``, ... Default: True.
+        partition_affix: A string between ``submod`` and the partition's name. Default: None.
         tuple_return: If True, a partition with one result returns a tuple too. Default: False.
 
     Raises:
-        RuntimeError: for parts that need each other.
+        RuntimeError: Partitions depend on each other.
 
     Example:
         >>> import triten as tt
@@ -76,9 +76,9 @@ def split_module(
     """
     part_of, partitions = _assigned(m, split_callback, partition_affix)
     for node in m.graph.nodes:
-        for given in node._input_nodes:
+        for input_node in node._input_nodes:
             if node.op == "output" or node in part_of:
-                _note_use(part_of, given, node)
+                _note_use(part_of, input_node, node)
     ordered = _ordered(partitions)
     for partition in partitions:
         _fill(
@@ -116,12 +116,12 @@ def split_module(
                 values[node] = results[index].node
     for node in m.graph.nodes:
         if node.op == "output":
-            for given in node._input_nodes:
-                copy_input(given)
+            for input_node in node._input_nodes:
+                copy_input(input_node)
             base.output(map_arg(node.args[0], values.__getitem__))
-    made = GraphModule(attributes, base)
-    made.meta["partition_names"] = {partition.submod_name for partition in partitions}
-    return made
+    split = GraphModule(attributes, base)
+    split.meta["partition_names"] = {partition.submod_name for partition in partitions}
+    return split
 
 
 def _assigned(

@@ -93,7 +93,7 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
     Source: torch.fx.passes.tools_common.stable_topological_sort.
     """
     nodes = list(gm.graph.nodes)
-    place = {node: number for number, node in enumerate(nodes)}
+    position = {node: number for number, node in enumerate(nodes)}
     missing = [len(node.all_input_nodes) for node in nodes]
     ready = [number for number, count in enumerate(missing) if not count]
     last: Node | None = None
@@ -105,11 +105,11 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
         last = node
         count += 1
         for user in node.users:
-            missing[place[user]] -= 1
-            if not missing[place[user]]:
-                heapq.heappush(ready, place[user])
+            missing[position[user]] -= 1
+            if not missing[position[user]]:
+                heapq.heappush(ready, position[user])
     if count != len(nodes):
         raise AssertionError(
-            f"Input graph has cycles, unable to add {[n for n in nodes if missing[place[n]]]}"
+            f"Input graph has cycles, unable to add {[n for n in nodes if missing[position[n]]]}"
         )
     return gm

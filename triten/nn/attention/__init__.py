@@ -62,15 +62,15 @@ class SDPBackend(enum.IntEnum):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
-    """Permit these implementations of attention and no others, until the block ends (`torch.nn.attention.sdpa_kernel`).
+    """Restrict attention to some implementations inside the block (`torch.nn.attention.sdpa_kernel`).
 
     Args:
-        backends: one, or several.
-        set_priority: If True, they are tried in the order in which they are given. Default: False.
+        backends: The implementation, or a list of several.
+        set_priority: If True, try the implementations in the given order. Default: False.
 
     Raises:
-        AssertionError: for what is no backend.
-        RuntimeError: at a call of `scaled_dot_product_attention` whose operands none of them takes.
+        AssertionError: An element of `backends` is not an `SDPBackend`.
+        RuntimeError: `scaled_dot_product_attention` is called with operands that no permitted implementation supports.
 
     Example:
         >>> import triten as tt
@@ -80,16 +80,16 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
         ...     tt.nn.functional.scaled_dot_product_attention(q, q, q).sum().item()
         8.0
     """
-    wanted = [backends] if isinstance(backends, SDPBackend) else backends
-    if not isinstance(wanted, list) or not all(isinstance(one, SDPBackend) for one in wanted):
+    selected = [backends] if isinstance(backends, SDPBackend) else backends
+    if not isinstance(selected, list) or not all(isinstance(backend, SDPBackend) for backend in selected):
         raise AssertionError(
             "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
             f"{type(backends).__name__}"
         )
     enabled, order = frozenset(_backends.permitted()), _backends.order()
-    _backends.set_enabled(wanted)
+    _backends.set_enabled(selected)
     if set_priority:
-        _backends.set_order(wanted)
+        _backends.set_order(selected)
     try:
         yield
     finally:

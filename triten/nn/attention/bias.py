@@ -105,15 +105,15 @@ def _attention(
 
 
 def _check_operands(query: Tensor, key: Tensor, value: Tensor) -> None:
-    dtypes: list[Any] = [one.dtype for one in (query, key, value)]
-    devices: list[Any] = [one.device for one in (query, key, value)]
-    for name, kind, given in (("dtype", "dtype", dtypes), ("device", "device type", devices)):
-        if not given[0] == given[1] == given[2]:
+    dtypes: list[Any] = [operand.dtype for operand in (query, key, value)]
+    devices: list[Any] = [operand.device for operand in (query, key, value)]
+    for name, kind, attributes in (("dtype", "dtype", dtypes), ("device", "device type", devices)):
+        if not attributes[0] == attributes[1] == attributes[2]:
             raise ValueError(
-                f"Expected query, key, and value to have the same {kind}, but got query.{name}: {given[0]}, "
-                f"key.{name}: {given[1]}, and value.{name}: {given[2]} instead."
+                f"Expected query, key, and value to have the same {kind}, but got query.{name}: {attributes[0]}, "
+                f"key.{name}: {attributes[1]}, and value.{name}: {attributes[2]} instead."
             )
-    ranks = [one.dim() for one in (query, key, value)]
+    ranks = [operand.dim() for operand in (query, key, value)]
     if min(ranks) < 2:
         raise ValueError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "

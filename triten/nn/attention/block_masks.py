@@ -29,9 +29,9 @@ def _dense(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
     """Return the dense grid of blocks, int32 of shape (..., rows, columns): 1 for listed blocks, else 0."""
     listed = _ops.arange(indices.size(-1), device=indices.device) < num_blocks.unsqueeze(-1)
     # Entries beyond a row's count scatter into an extra column, which is cut off below.
-    places = _ops.where(listed, indices, columns).to(int64)
+    targets = _ops.where(listed, indices, columns).to(int64)
     grid = _ops.zeros((*indices.shape[:-1], columns + 1), dtype=int32, device=indices.device)
-    return grid.scatter(-1, places, 1)[..., :columns].contiguous()
+    return grid.scatter(-1, targets, 1)[..., :columns].contiguous()
 
 
 def _ordered(grid: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,11 +254,11 @@ class BlockMask:
         grid = self.to_dense().cpu()
         heights = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size
         steps = [
-            1 if most < 0 else max(1, -(-size // most))
-            for size, most in zip(grid.shape[-2:], heights, strict=True)
+            1 if max_cells < 0 else max(1, -(-size // max_cells))
+            for size, max_cells in zip(grid.shape[-2:], heights, strict=True)
         ]
         drawings: list[str] = []
-        for place in itertools.product(*map(range, grid.shape[:-2])):
+        for batch_and_head in itertools.product(*map(range, grid.shape[:-2])):
             if len(drawings) == limit:
                 drawings += [
                     "...",
@@ -266,7 +266,7 @@ class BlockMask:
                     "You can also index (BlockMask[batch, head]) to choose a specific batch or head",
                 ]
                 break
-            rows = grid[place].tolist()
+            rows = grid[batch_and_head].tolist()
             lines = []
             for row in range(0, len(rows), steps[0]):
                 line = ""
@@ -278,7 +278,7 @@ class BlockMask:
                     ]
                     line += "██" if all(cells) else "░░" if any(cells) else "  "
                 lines.append(f"{line}\n")
-            drawings.append(f"{place}\n{''.join(lines)}")
+            drawings.append(f"{batch_and_head}\n{''.join(lines)}")
         return "\n".join(drawings)
 
     def __str__(self) -> str:
@@ -307,12 +307,16 @@ class BlockMask:
         """
         self._check_order("Slicing")
         several = index if isinstance(index, tuple) else (index,)
-        places = (*several, slice(None), slice(None), slice(None))[:3]
+        selectors = (*several, slice(None), slice(None), slice(None))[:3]
         chosen = tuple(
-            (slice(one + size, one + size + 1) if -size <= one < 0 else slice(one, one + 1))
-            if isinstance(one, int)
-            else one
-            for one, size in zip(places, self.kv_num_blocks.shape[:3], strict=True)
+            (
+                slice(selector + size, selector + size + 1)
+                if -size <= selector < 0
+                else slice(selector, selector + 1)
+            )
+            if isinstance(selector, int)
+            else selector
+            for selector, size in zip(selectors, self.kv_num_blocks.shape[:3], strict=True)
         )
         return self._with_blocks(
             lambda num_blocks, indices: (num_blocks[chosen], indices[chosen]), sliced_mask
@@ -332,24 +336,24 @@ class BlockMask:
 
         return self._with_blocks(corner, self.mask_mod, (new_q_len, new_kv_len))
 
-    def _check_order(self, what: str) -> None:
+    def _check_order(self, operation: str) -> None:
         if self.dq_kv_order is not None:
             raise NotImplementedError(
-                f"{what} BlockMask with tensor dq_kv_order is not supported yet. Construct a new BlockMask with "
+                f"{operation} BlockMask with tensor dq_kv_order is not supported yet. Construct a new BlockMask with "
                 "matching precomputed dq_write_order metadata."
             )
 
     def _with_blocks(
         self,
-        change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+        transform: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
         mask_mod: MaskMod,
         seq_lengths: tuple[int, int] | None = None,
     ) -> BlockMask:
         """Return a copy of this mask with other lists of blocks."""
         full: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            full = change(self.full_kv_num_blocks, self.full_kv_indices)
-        num_blocks, indices = change(self.kv_num_blocks, self.kv_indices)
+            full = transform(self.full_kv_num_blocks, self.full_kv_indices)
+        num_blocks, indices = transform(self.kv_num_blocks, self.kv_indices)
         changed = BlockMask.from_kv_blocks(
             num_blocks,
             indices,
@@ -369,7 +373,7 @@ class BlockMask:
         """Copy the mask's tensors to `device`. Tensors that `mask_mod` captures stay where they are."""
         tensors: dict[str, Any] = {name: getattr(self, name) for name in self._TENSOR_ATTRS}
         moved: dict[str, Any] = {
-            name: None if one is None else one.to(device) for name, one in tensors.items()
+            name: None if tensor is None else tensor.to(device) for name, tensor in tensors.items()
         }
         return BlockMask(
             self.seq_lengths,
@@ -405,7 +409,7 @@ class BlockMask:
 
     def grids(self) -> tuple[Tensor, Tensor | None]:
         """Return the dense grids of partial and of full blocks, bool of shape (B, H, rows, columns)."""
-        partial, full = self._kept()[0]
+        partial, full = self._cached_grids()[0]
         return partial, full
 
     def occupied_columns(self) -> list[list[int]]:
@@ -413,30 +417,30 @@ class BlockMask:
 
         The first call synchronizes with the device.
         """
-        kept = self._kept()
-        if kept[1] is None:
-            partial, full = kept[0]
+        cached = self._cached_grids()
+        if cached[1] is None:
+            partial, full = cached[0]
             grid = partial if full is None else partial | full
             any_of_them = grid.reshape(-1, *grid.shape[-2:]).any(0).tolist()
-            kept[1] = [[column for column, has in enumerate(row) if has] for row in any_of_them]
-        found: list[list[int]] = kept[1]
-        return found
+            cached[1] = [[column for column, has in enumerate(row) if has] for row in any_of_them]
+        occupied: list[list[int]] = cached[1]
+        return occupied
 
-    def _kept(self) -> list[Any]:
+    def _cached_grids(self) -> list[Any]:
         """Return the cached grids and columns; recompute them if a block tensor was replaced or written in-place."""
         blocks = (self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices)
-        state = [(id(one), None if one is None else one._version) for one in blocks]
-        kept: tuple[Any, list[Any]] | None = self.__dict__.get("_kept_for")
-        if kept is None or kept[0] != state:
+        state = [(id(tensor), None if tensor is None else tensor._version) for tensor in blocks]
+        cached: tuple[Any, list[Any]] | None = self.__dict__.get("_cached_state")
+        if cached is None or cached[0] != state:
             partial = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.size(-1)).to(bool_)
             full = None
             if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
                 full = _dense(
                     self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.size(-1)
                 ).to(bool_)
-            kept = state, [(partial, full), None]
-            self._kept_for = kept
-        return kept[1]
+            cached = state, [(partial, full), None]
+            self._cached_state = cached
+        return cached[1]
 
 
 def _check_blocks(kv_indices: Tensor, full_num_blocks: Tensor | None, full_indices: Tensor | None) -> None:

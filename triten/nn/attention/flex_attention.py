@@ -223,8 +223,8 @@ def flex_attention(
         )
     if return_lse:
         _warn_of_return_lse(return_aux)
-    wanted = AuxRequest(lse=return_lse) if return_aux is None else return_aux
-    _check_options({} if kernel_options is None else kernel_options, wanted, query.device.type)
+    request = AuxRequest(lse=return_lse) if return_aux is None else return_aux
+    _check_options({} if kernel_options is None else kernel_options, request, query.device.type)
     scale = 1.0 / math.sqrt(query.size(-1)) if scale is None else scale
     operands = query, key, value
     device_type = query.device.type
@@ -235,9 +235,9 @@ def flex_attention(
             for each in operands
         )
         with autocast(device_type, enabled=False):
-            output, aux = _attend(query, key, value, score_mod, block_mask, scale, wanted)
+            output, aux = _attend(query, key, value, score_mod, block_mask, scale, request)
     else:
-        output, aux = _attend(query, key, value, score_mod, block_mask, scale, wanted)
+        output, aux = _attend(query, key, value, score_mod, block_mask, scale, request)
     output = _in_order_of(operands[0], output)
     if return_aux is not None:
         return output, aux
@@ -318,7 +318,7 @@ def _check_mask(query: Tensor, key: Tensor, block_mask: BlockMask) -> None:
     if block_mask.BLOCK_SIZE != (_WHOLE, _WHOLE):
         lengths, expected = (query.size(-2), key.size(-2)), tuple(block_mask.shape[-2:])
         if lengths != expected:
-            smaller = any(given > length for given, length in zip(lengths, expected, strict=True))
+            smaller = any(length > limit for length, limit in zip(lengths, expected, strict=True))
             remedy = (
                 "As the block mask was created for a smaller length than you're using it for, you likely need to "
                 "create a new block mask."
@@ -331,19 +331,19 @@ def _check_mask(query: Tensor, key: Tensor, block_mask: BlockMask) -> None:
                 f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={lengths[0]} and "
                 f"kv_len={lengths[1]}. {remedy}"
             )
-    if any(one.requires_grad for one in captured_tensors(block_mask.mask_mod)):
+    if any(tensor.requires_grad for tensor in captured_tensors(block_mask.mask_mod)):
         raise AssertionError("Captured buffers from mask mod that require grad are not supported.")
     if query.device != block_mask.kv_num_blocks.device:
         raise RuntimeError(
             "Expect q/k/v and block_mask to be on the same device "
             f"but got {query.device} and {block_mask.kv_num_blocks.device}."
         )
-    for given, size, what in zip(
+    for mask_size, size, dimension in zip(
         block_mask.kv_num_blocks.shape[:2], query.shape[:2], ("batch", "head"), strict=True
     ):
-        if given not in (1, size):
+        if mask_size not in (1, size):
             raise ValueError(
-                f"Expect block_mask to have one {what} or as many as query, but got "
+                f"Expect block_mask to have one {dimension} or as many as query, but got "
                 f"block_mask.shape={block_mask.shape} and a query of the shape {tuple(query.shape)}"
             )
     # PyTorch's kernels need them. A mask that has none is refused here too, and not only where the program ends up.
@@ -370,7 +370,7 @@ def _warn_of_return_lse(return_aux: AuxRequest | None) -> None:
         )
 
 
-def _check_options(options: FlexKernelOptions, wanted: AuxRequest, device_type: str) -> None:
+def _check_options(options: FlexKernelOptions, request: AuxRequest, device_type: str) -> None:
     """Raise an error for options that conflict or are not supported."""
     for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
         if name in options:
@@ -383,13 +383,13 @@ def _check_options(options: FlexKernelOptions, wanted: AuxRequest, device_type: 
         )
     if backend not in _BACKENDS:
         raise ValueError(f"Invalid BACKEND value '{backend}'. Must be one of {_BACKENDS}")
-    if backend == "FLASH" and wanted.max_scores:
+    if backend == "FLASH" and request.max_scores:
         raise NotImplementedError("Returning max scores is not supported with BACKEND='FLASH'.")
     if backend == "FLASH":
         raise RuntimeError(
             "flex_attention: BACKEND='FLASH' asks for kernels that are not part of this package"
         )
-    if wanted.max_scores and device_type == "cpu":
+    if request.max_scores and device_type == "cpu":
         raise NotImplementedError("Returning max scores is not supported on CPU/MPS.")
 
 
@@ -400,7 +400,7 @@ def _attend(
     score_mod: ScoreMod | None,
     block_mask: BlockMask | None,
     scale: float,
-    wanted: AuxRequest,
+    request: AuxRequest,
 ) -> tuple[Tensor, AuxOutput]:
     """Compute the output and the requested extras, one tile of queries at a time."""
     precision = float64 if query.dtype is float64 else float32
@@ -412,15 +412,15 @@ def _attend(
         if not columns:
             nothing = tile.new_full(tile.shape[:-1], -math.inf, dtype=precision)
             output = tile.new_zeros((*tile.shape[:-1], value.size(-1)))
-            parts.append((output, nothing if wanted.lse else None, nothing if wanted.max_scores else None))
+            parts.append((output, nothing if request.lse else None, nothing if request.max_scores else None))
             continue
         scores = _product(tile.to(precision), _chosen(key, -1, columns)) * scale
         scores = _changed(scores, rows, columns, score_mod, block_mask)
-        parts.append(_weighted(scores, _chosen(value, -2, columns), wanted))
+        parts.append(_weighted(scores, _chosen(value, -2, columns), request))
     outputs, *beside = (_joined_rows(several) for several in zip(*parts, strict=True))
     # PyTorch has None for results without elements.
     return cast("Tensor", outputs), AuxOutput(
-        *(None if one is None or not one.numel() else one for one in beside)
+        *(None if extra is None or not extra.numel() else extra for extra in beside)
     )
 
 
@@ -437,19 +437,19 @@ def _tiles(
 
     With few scores there is one tile of all queries and keys.
     """
-    most = block_masks.TILE_ELEMENTS // max(1, batch_and_heads)
-    if length * keys <= most:
+    max_elements = block_masks.TILE_ELEMENTS // max(1, batch_and_heads)
+    if length * keys <= max_elements:
         yield range(length), [range(keys)]
     elif block_mask is None or max(block_mask.BLOCK_SIZE) >= _WHOLE:
-        step = max(1, most // keys)
+        step = max(1, max_elements // keys)
         for start in range(0, length, step):
             yield range(start, min(start + step, length)), [range(keys)]
     else:
-        yield from _sparse_tiles(most, length, keys, block_mask)
+        yield from _sparse_tiles(max_elements, length, keys, block_mask)
 
 
 def _sparse_tiles(
-    most: int, length: int, keys: int, block_mask: BlockMask
+    max_elements: int, length: int, keys: int, block_mask: BlockMask
 ) -> Iterator[tuple[range, list[range]]]:
     """Yield tiles of block rows: merge rows while that adds few scores, and split a row with too many."""
     height, width = block_mask.BLOCK_SIZE
@@ -461,12 +461,12 @@ def _sparse_tiles(
             together = columns | set(occupied[last])
             added = needed + len(occupied[last])
             blocks = (last + 1 - first) * len(together)
-            if blocks * height * width > most or blocks > 2 * added:
+            if blocks * height * width > max_elements or blocks > 2 * added:
                 break
             columns, needed, last = together, added, last + 1
         ranges = _joined(sorted(columns), width, keys)
         stop = min(last * height, length)
-        step = max(1, most // max(1, sum(map(len, ranges))))
+        step = max(1, max_elements // max(1, sum(map(len, ranges))))
         for start in range(first * height, stop, step):
             yield range(start, min(start + step, stop)), ranges
         first = last
@@ -521,26 +521,26 @@ def _changed(
     if block_mask is None:
         return changed
     partial, full = block_mask.grids()
-    place = (..., (q // block_mask.BLOCK_SIZE[0]).unsqueeze(-1), kv // block_mask.BLOCK_SIZE[1])
-    counts = partial[place]
+    block_index = (..., (q // block_mask.BLOCK_SIZE[0]).unsqueeze(-1), kv // block_mask.BLOCK_SIZE[1])
+    counts = partial[block_index]
     if block_mask.mask_mod is not noop_mask:
         counts = counts & over_indices(block_mask.mask_mod, takes_score=False)(b, h, q, kv)
     if full is not None:
-        counts = counts | full[place]
+        counts = counts | full[block_index]
     return _ops.where(counts, changed, -math.inf)
 
 
 def _weighted(
-    scores: Tensor, value: Tensor, wanted: AuxRequest
+    scores: Tensor, value: Tensor, request: AuxRequest
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Compute softmax(scores) @ value and the requested extras. Fully masked queries give zeros."""
-    greatest = scores.detach().amax(-1)
-    empty = greatest == -math.inf
+    row_max = scores.detach().amax(-1)
+    empty = row_max == -math.inf
     # A row of only -inf has no finite softmax, and its gradient would be NaN.
     scores = scores.masked_fill(empty.unsqueeze(-1), 0.0)
     output = _product(_ops.softmax(scores, -1).to(value.dtype), value).masked_fill(empty.unsqueeze(-1), 0.0)
-    sums = _ops.logsumexp(scores, -1).masked_fill(empty, -math.inf) if wanted.lse else None
-    return output, sums, greatest if wanted.max_scores else None
+    sums = _ops.logsumexp(scores, -1).masked_fill(empty, -math.inf) if request.lse else None
+    return output, sums, row_max if request.max_scores else None
 
 
 def _in_order_of(query: Tensor, output: Tensor) -> Tensor:

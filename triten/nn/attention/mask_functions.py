@@ -30,8 +30,8 @@ def over_indices(function: Callable[..., Any], *, takes_score: bool) -> Callable
     from ...dispatch.layers.vmap import vmap
 
     score = (0,) if takes_score else ()
-    for place in (3, 2, 1, 0):
-        indices = tuple(0 if each == place else None for each in range(4))
+    for position in (3, 2, 1, 0):
+        indices = tuple(0 if each == position else None for each in range(4))
         function = vmap(function, in_dims=(*score, *indices))
     return function
 
@@ -43,7 +43,7 @@ def takes_score_first(function: Callable[..., Any]) -> bool:
         AssertionError: The function takes another number of arguments.
     """
     parameters = inspect.signature(function).parameters.values()
-    count = sum(one.default is one.empty and one.kind in (0, 1) for one in parameters)
+    count = sum(parameter.default is parameter.empty and parameter.kind in (0, 1) for parameter in parameters)
     if count not in (4, 5):
         raise AssertionError(f"Expected 4 or 5 positional args, got {count}")
     return count == 5
@@ -51,19 +51,19 @@ def takes_score_first(function: Callable[..., Any]) -> bool:
 
 def captured_tensors(function: object) -> Iterator[Tensor]:
     """Yield the tensors that a function captures in its closure, and in the closures of nested functions."""
-    left, seen = [function], set()
-    while left:
-        value = left.pop()
+    pending, seen = [function], set()
+    while pending:
+        value = pending.pop()
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, list | tuple):
-            left += value
+            pending += value
         elif isinstance(value, functools.partial):
-            left += [value.func, *value.args, *value.keywords.values()]
+            pending += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, FunctionType) and id(value) not in seen:
             seen.add(id(value))
             # A cell of a name that is assigned later is empty.
-            left += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+            pending += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:

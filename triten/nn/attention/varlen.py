@@ -170,7 +170,7 @@ def varlen_attn_out(
 
 
 def _wants_gradients(*tensors: Tensor) -> bool:
-    return is_grad_enabled() and any(one.requires_grad for one in tensors)
+    return is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def _check(
@@ -183,9 +183,9 @@ def _check(
     block_table: Tensor | None,
 ) -> None:
     """Raise an error for operands that PyTorch's kernels refuse."""
-    given = query.dtype, key.dtype, value.dtype
-    if query.dtype not in (float16, bfloat16) or len(set(given)) > 1:
-        names = ", ".join(map(str, given))
+    dtypes = query.dtype, key.dtype, value.dtype
+    if query.dtype not in (float16, bfloat16) or len(set(dtypes)) > 1:
+        names = ", ".join(map(str, dtypes))
         raise RuntimeError(
             f"varlen_attn: expected query, key and value in float16 or in bfloat16, as FlashAttention only supports "
             f"fp16 and bf16 data type, got {names}"

@@ -57,10 +57,10 @@ else:
     from .. import _MODULES
 
     _NAMES = {
-        place.removeprefix(".modules"): names
-        for place, names in _MODULES.items()
-        if place.startswith(".modules")
+        path.removeprefix(".modules"): names
+        for path, names in _MODULES.items()
+        if path.startswith(".modules")
     }
-    _SUBMODULES = (*(place[1:] for place in _NAMES), "utils")
+    _SUBMODULES = (*(path[1:] for path in _NAMES), "utils")
     __getattr__, __dir__, __all__ = lazy_names(__name__, _NAMES, _SUBMODULES)
     __all__ = [name for name in __all__ if name not in _SUBMODULES]

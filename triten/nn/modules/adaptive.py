@@ -117,8 +117,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if target_.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if input_.dim() != (2 if batched else 1):
-            wanted = "2D" if batched else "1D"
-            raise RuntimeError(f"{wanted} input expected for a {target_.dim()}D target, got {input_.dim()}D")
+            expected = "2D" if batched else "1D"
+            raise RuntimeError(
+                f"{expected} input expected for a {target_.dim()}D target, got {input_.dim()}D"
+            )
         if batched and input_.shape[0] != target_.shape[0]:
             raise RuntimeError("Input and target should have the same size in the batch dimension.")
         rows, target = (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
@@ -128,17 +130,17 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"{int(target.max())}] were found. "
             )
         head = F.log_softmax(self.head(rows), dim=1)
-        places = _ops.where(target < self.shortlist_size, target, 0)
+        head_targets = _ops.where(target < self.shortlist_size, target, 0)
         output = _ops.zeros(target.shape, dtype=head.dtype, device=head.device)
         for i, cluster in enumerate(self.tail):
             inside = ((target >= self.cutoffs[i]) & (target < self.cutoffs[i + 1])).nonzero().squeeze(1)
             if inside.numel() == 0:
                 continue
-            places = places.index_fill(0, inside, self.shortlist_size + i)
+            head_targets = head_targets.index_fill(0, inside, self.shortlist_size + i)
             within = F.log_softmax(cluster(rows.index_select(0, inside)), dim=1)
             classes = target.index_select(0, inside) - self.cutoffs[i]
             output = output.index_copy(0, inside, within.gather(1, classes.unsqueeze(1)).squeeze(1))
-        output = output + head.gather(1, places.unsqueeze(1)).squeeze(1)
+        output = output + head.gather(1, head_targets.unsqueeze(1)).squeeze(1)
         return _ASMoutput(output if batched else output.squeeze(0), (-output).mean())
 
     def log_prob(self, input: Tensor) -> Tensor:

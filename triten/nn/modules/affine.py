@@ -31,9 +31,9 @@ class _Affine(Module):
         device: DeviceLike,
         dtype: ScalarType | None,
     ) -> None:
-        for name, wanted in (("weight", weight), ("bias", bias)):
-            made = Parameter(_ops.empty(sizes, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+        for name, enabled in (("weight", weight), ("bias", bias)):
+            parameter = Parameter(_ops.empty(sizes, device=device, dtype=dtype)) if enabled else None
+            self.register_parameter(name, parameter)
 
     def _reset_affine(self) -> None:
         if self.weight is not None:

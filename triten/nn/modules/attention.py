@@ -147,7 +147,7 @@ class MultiheadAttention(Module):
         if turned:
             # Transpose a shared tensor once, so that one matmul projects it.
             outer = {id(x): x for x in (query, key, value)}
-            outer = {at: x.transpose(1, 0) for at, x in outer.items()}
+            outer = {tensor_id: x.transpose(1, 0) for tensor_id, x in outer.items()}
             query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
         out, weights = F.multi_head_attention_forward(
             query,

@@ -66,8 +66,8 @@ class _NormBase(_Affine):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in self.ranks:
-            wanted = " or ".join(f"{rank}D" for rank in self.ranks)
-            raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
+            expected = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any

@@ -16,16 +16,16 @@ from .parameter import Parameter
 __all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
-def _place(index: SupportsIndex, length: int) -> int:
+def _normalized_index(index: SupportsIndex, length: int) -> int:
     """Normalize an index of a list to a non-negative one.
 
     Raises:
         IndexError: The index is out of range.
     """
-    place = operator.index(index)
-    if not -length <= place < length:
-        raise IndexError(f"index {place} is out of range")
-    return place % length
+    position = operator.index(index)
+    if not -length <= position < length:
+        raise IndexError(f"index {position} is out of range")
+    return position % length
 
 
 class _Numbered(Module):
@@ -34,9 +34,9 @@ class _Numbered(Module):
     _modules: dict[str, Module]
 
     def _renumber(self, modules: Iterable[Module]) -> None:
-        kept = list(modules)
+        remaining = list(modules)
         self._modules.clear()
-        self._modules.update((str(i), module) for i, module in enumerate(kept))
+        self._modules.update((str(i), module) for i, module in enumerate(remaining))
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -55,15 +55,15 @@ class _Numbered(Module):
             Module.__init__(made)
             made._renumber(modules[index])
             return made
-        return modules[_place(index, len(modules))]
+        return modules[_normalized_index(index, len(modules))]
 
     def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, list(self._modules)[_place(index, len(self))], module)
+        setattr(self, list(self._modules)[_normalized_index(index, len(self))], module)
 
     def __delitem__(self, index: int | slice) -> None:
         modules = list(self._modules.values())
         if not isinstance(index, slice):
-            index = _place(index, len(modules))
+            index = _normalized_index(index, len(modules))
         del modules[index]
         self._renumber(modules)
 
@@ -91,9 +91,9 @@ class _Numbered(Module):
 
     def pop(self, index: int) -> Module:
         """Take a module out."""
-        found = self[index]
+        module = self[index]
         del self[index]
-        return found
+        return module
 
 
 def _repeated(modules: Sequential, times: int) -> list[Module]:
@@ -221,12 +221,12 @@ class ModuleList(_Numbered):
         if not self._modules:
             return f"{self._get_name()}()"
         shown = []
-        place = 0
+        start = 0
         for text, alike in itertools.groupby(map(repr, self)):
             count = len(list(alike))
-            numbers, times = (f"{place}-{place + count - 1}", f"{count} x ") if count > 1 else (place, "")
+            numbers, times = (f"{start}-{start + count - 1}", f"{count} x ") if count > 1 else (start, "")
             shown.append(f"({numbers}): {times}" + text.replace("\n", "\n  "))
-            place += count
+            start += count
         return f"{self._get_name()}(\n  " + "\n  ".join(shown) + "\n)"
 
 
@@ -308,14 +308,14 @@ def _pairs(name: str, values: Any) -> Iterable[tuple[str, Any]]:
             f"{name}.update should be called with an iterable of key/value pairs, but got {type(values).__name__}"
         )
     pairs = list(values)
-    for place, pair in enumerate(pairs):
+    for position, pair in enumerate(pairs):
         if not isinstance(pair, Iterable):
             raise TypeError(
-                f"{name} update sequence element #{place} should be Iterable; is {type(pair).__name__}"
+                f"{name} update sequence element #{position} should be Iterable; is {type(pair).__name__}"
             )
         if len(list(pair)) != 2:
             raise ValueError(
-                f"{name} update sequence element #{place} has length {len(list(pair))}; 2 is required"
+                f"{name} update sequence element #{position} has length {len(list(pair))}; 2 is required"
             )
     return pairs
 
@@ -357,10 +357,10 @@ class ParameterList(Module):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return ParameterList(self[i] for i in range(*index.indices(len(self))))
-        return getattr(self, str(_place(index, len(self))))
+        return getattr(self, str(_normalized_index(index, len(self))))
 
     def __setitem__(self, index: int, value: Any) -> None:
-        setattr(self, str(_place(index, len(self))), _as_parameter(value))
+        setattr(self, str(_normalized_index(index, len(self))), _as_parameter(value))
 
     def append(self, value: Any) -> Self:
         """Add a value at the end."""
@@ -454,9 +454,9 @@ class ParameterDict(Module):
 
     def pop(self, key: str) -> Any:
         """Take a value out."""
-        found = self[key]
+        value = self[key]
         del self[key]
-        return found
+        return value
 
     def update(self, values: Mapping[str, Any] | ParameterDict | Iterable[tuple[str, Any]]) -> None:
         """Add or replace values, from a mapping or pairs; the names of an unordered mapping are sorted."""

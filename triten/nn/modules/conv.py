@@ -181,39 +181,44 @@ class _ConvTransposeNd(_ConvNd):
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Convolve an input (N, C, *) or (C, *), transposed; `output_size` selects among the possible sizes."""
-        extra = self.output_padding if output_size is None else self._extra(input, tuple(output_size))
+        extra = (
+            self.output_padding
+            if output_size is None
+            else self._output_padding_for(input, tuple(output_size))
+        )
         return type(self).function(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
 
-    def _extra(self, input: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the output padding that gives these spatial sizes.
+    def _output_padding_for(self, input: Tensor, output_size: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the output padding that gives the spatial sizes `output_size`.
 
         Raises:
             ValueError: No output padding gives them.
         """
         ndim = self.rank + (2 if input.dim() == self.rank + 2 else 1)
-        if len(wanted) not in (self.rank, ndim):
+        if len(output_size) not in (self.rank, ndim):
             raise ValueError(
                 f"ConvTranspose{self.rank}D: for {input.dim()}D input, output_size must have {self.rank} or {ndim} "
-                f"elements (got {len(wanted)})"
+                f"elements (got {len(output_size)})"
             )
-        wanted = wanted[-self.rank :]
-        extra: list[int] = []
-        for i, size in enumerate(wanted):
-            least = (
+        output_size = output_size[-self.rank :]
+        output_padding: list[int] = []
+        for i, size in enumerate(output_size):
+            min_size = (
                 (input.shape[i - self.rank] - 1) * self.stride[i]
                 - 2 * self.padding[i]
                 + self.dilation[i] * (self.kernel_size[i] - 1)
                 + 1
             )
-            if not least <= size < least + self.stride[i]:
+            if not min_size <= size < min_size + self.stride[i]:
                 raise ValueError(
-                    f"requested an output size of {wanted}, but valid sizes of dimension {i} range from {least} to "
-                    f"{least + self.stride[i] - 1} (for an input of {tuple(input.shape[-self.rank :])})"
+                    f"requested an output size of {output_size}, but valid sizes of dimension {i} range "
+                    f"from {min_size} to {min_size + self.stride[i] - 1} "
+                    f"(for an input of {tuple(input.shape[-self.rank :])})"
                 )
-            extra.append(size - least)
-        return tuple(extra)
+            output_padding.append(size - min_size)
+        return tuple(output_padding)
 
 
 class Conv1d(_Forward):

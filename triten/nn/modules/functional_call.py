@@ -54,9 +54,9 @@ def functional_call(
         {'weight': tensor([[3., 4.]])}
     """
     is_one = isinstance(parameter_and_buffer_dicts, dict)
-    given: Any = parameter_and_buffer_dicts if is_one else _merged(parameter_and_buffer_dicts)
+    tensors: Any = parameter_and_buffer_dicts if is_one else _merged(parameter_and_buffer_dicts)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with reparametrize_module(module, given, tie_weights, strict):
+    with reparametrize_module(module, tensors, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
@@ -95,16 +95,16 @@ def reparametrize_module(
         ...     layer(tt.tensor([3.0, 4.0])).tolist()
         [7.0]
     """
-    given = parameters_and_buffers
-    wanted = _with_tied(module, given) if tie_weights else given
+    tensors = parameters_and_buffers
+    replacements = _with_tied(module, tensors) if tie_weights else tensors
     if strict:
-        _check_names(module, wanted)
+        _check_names(module, replacements)
     assigned: dict[str, Any] = {}
     try:
-        with _in_place_of(module, wanted, assigned):
+        with _in_place_of(module, replacements, assigned):
             yield
     finally:
-        given.update({name: value for name, value in assigned.items() if name in given})
+        tensors.update({name: value for name, value in assigned.items() if name in tensors})
 
 
 def _merged(dicts: Any) -> dict[str, Tensor]:
@@ -136,43 +136,46 @@ def _own_tensors(module: Module) -> dict[str, Any]:
     }
 
 
-def _check_names(module: Module, given: Mapping[str, Tensor]) -> None:
+def _check_names(module: Module, tensors: Mapping[str, Tensor]) -> None:
     own = _own_tensors(module)
     faults = []
-    for what, names in (("Unexpected", given.keys() - own.keys()), ("Missing", own.keys() - given.keys())):
+    for kind, names in (
+        ("Unexpected", tensors.keys() - own.keys()),
+        ("Missing", own.keys() - tensors.keys()),
+    ):
         if names:
-            faults.append(f"{what} key(s): {', '.join(map(repr, sorted(names)))}.")
+            faults.append(f"{kind} key(s): {', '.join(map(repr, sorted(names)))}.")
     if faults:
         raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(faults))
 
 
-def _with_tied(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _with_tied(module: Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Extend the given tensors to all names that tied parameters have."""
     own = _own_tensors(module)
     groups: dict[int, list[str]] = {}
     for name, value in own.items():
         groups.setdefault(id(value), []).append(name)
-    wanted = dict(given)
+    extended = dict(tensors)
     for names in groups.values():
-        values = {id(given[name]): given[name] for name in names if name in given}
+        values = {id(tensors[name]): tensors[name] for name in names if name in tensors}
         if len(values) > 1:
             raise ValueError(
-                f"functional_call got multiple values for keys {sorted(n for n in names if n in given)}, which are "
+                f"functional_call got multiple values for keys {sorted(n for n in names if n in tensors)}, which are "
                 "tied. Consider using tie_weights=False"
             )
         for value in values.values():
-            wanted.update(dict.fromkeys(names, value))
-    return wanted
+            extended.update(dict.fromkeys(names, value))
+    return extended
 
 
 @contextmanager
 def _in_place_of(
-    module: Module, wanted: Mapping[str, Tensor | None], assigned: dict[str, Any]
+    module: Module, replacements: Mapping[str, Tensor | None], assigned: dict[str, Any]
 ) -> Iterator[None]:
     """Exchange the module's tensors in the block; `assigned` gets the values of their names at the end."""
     before: list[tuple[Module, str, str, Any]] = []
     try:
-        for name, value in wanted.items():
+        for name, value in replacements.items():
             path, _, attribute = name.rpartition(".")
             owner = module.get_submodule(path)
             before.append((owner, name, attribute, swap_tensor(owner, attribute, value, allow_missing=True)))

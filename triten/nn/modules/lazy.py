@@ -71,10 +71,10 @@ class LazyModuleMixin(Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Materialize uninitialized members with the shapes in `state_dict`, then load them."""
         for name, member in (self._parameters | self._buffers).items():
-            given = state_dict.get(prefix + name)
-            if is_lazy(member) and given is not None and not is_lazy(given):
+            loaded = state_dict.get(prefix + name)
+            if is_lazy(member) and loaded is not None and not is_lazy(loaded):
                 with no_grad():
-                    member.materialize(given.shape)
+                    member.materialize(loaded.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

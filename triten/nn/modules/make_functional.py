@@ -43,11 +43,11 @@ class FunctionalModuleWithBuffers(Module):
 
     def forward(self, params: Iterable[Tensor], buffers: Iterable[Tensor], *args: Any, **kwargs: Any) -> Any:
         """Call the module with these tensors. Raise ValueError if their number is not that of the names."""
-        given = {
+        tensors = {
             **dict(zip(self.param_names, params, strict=True)),
             **dict(zip(self.buffer_names, buffers, strict=True)),
         }
-        return functional_call(self.stateless_model, given, args, kwargs)
+        return functional_call(self.stateless_model, tensors, args, kwargs)
 
 
 class FunctionalModule(Module):

@@ -61,12 +61,12 @@ class Module(ConversionMixin, StateDictMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if (args or kwargs) and not self.call_super_init:
-            given = (
+            received = (
                 f"an unexpected keyword argument {next(iter(kwargs))!r}"
                 if kwargs
                 else f"{len(args) + 1} positional arguments, expected 1"
             )
-            raise TypeError(f"{type(self).__name__}.__init__() got {given}")
+            raise TypeError(f"{type(self).__name__}.__init__() got {received}")
         own = self.__dict__
         own["training"] = True
         own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
@@ -113,9 +113,9 @@ class Module(ConversionMixin, StateDictMixin):
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
-            found = own.get(table)
-            if found is not None and name in found:
-                return found[name]
+            members = own.get(table)
+            if members is not None and name in members:
+                return members[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -172,9 +172,9 @@ class Module(ConversionMixin, StateDictMixin):
         names = {*super().__dir__(), *own["_parameters"], *own["_buffers"], *own["_modules"]}
         return sorted(name for name in names if not name[0].isdigit())
 
-    def _require_init(self, what: str) -> None:
+    def _require_init(self, noun: str) -> None:
         if "_parameters" not in self.__dict__:
-            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+            raise AttributeError(f"cannot assign {noun} before Module.__init__() call")
 
     def _forget(self, name: str, keep: str) -> None:
         """Take an attribute out of wherever it is, but `keep`."""
@@ -326,14 +326,14 @@ class Module(ConversionMixin, StateDictMixin):
         Raises:
             AttributeError: The module has no such submodule.
         """
-        found = self
+        module = self
         for name in target.split(".") if target else ():
-            if not hasattr(found, name):
-                raise AttributeError(f"{type(found).__name__} has no attribute `{name}`")
-            found = getattr(found, name)
-            if not isinstance(found, Module):
+            if not hasattr(module, name):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+            module = getattr(module, name)
+            if not isinstance(module, Module):
                 raise AttributeError(f"`{name}` is not an nn.Module")
-        return found
+        return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Put a module at this dotted name; with `strict` only where there is one.
@@ -361,10 +361,10 @@ class Module(ConversionMixin, StateDictMixin):
             AttributeError: The module has no such parameter.
         """
         parent, name = self._parent_of(target)
-        found = getattr(parent, name)
-        if not isinstance(found, Parameter):
+        parameter = getattr(parent, name)
+        if not isinstance(parameter, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return found
+        return parameter
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer with this dotted name.
@@ -373,10 +373,10 @@ class Module(ConversionMixin, StateDictMixin):
             AttributeError: The module has no such buffer.
         """
         parent, name = self._parent_of(target)
-        found = getattr(parent, name)
+        buffer = getattr(parent, name)
         if name not in parent._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return found  # type: ignore[no-any-return]
+        return buffer  # type: ignore[no-any-return]
 
     def _parent_of(self, target: str) -> tuple[Module, str]:
         path, _, name = target.rpartition(".")

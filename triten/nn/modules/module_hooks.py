@@ -79,16 +79,16 @@ def through_boundary(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, lis
     Returns:
         The values, the node, and the positions of the tensors. The node is None if no tensor requires grad.
     """
-    places = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
-    if not any(values[i].requires_grad for i in places):
-        return values, None, places
-    passed = _Boundary.apply(*(values[i] for i in places))
+    indices = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
+    if not any(values[i].requires_grad for i in indices):
+        return values, None, indices
+    passed = _Boundary.apply(*(values[i] for i in indices))
     passed = passed if isinstance(passed, tuple) else (passed,)
     result = list(values)
-    for i, tensor in zip(places, passed, strict=True):
+    for i, tensor in zip(indices, passed, strict=True):
         result[i] = tensor
     node = next(tensor.grad_fn for tensor in passed if tensor.requires_grad)
-    return tuple(result), node, places
+    return tuple(result), node, indices
 
 
 class LastOperationHook:
@@ -129,12 +129,12 @@ class BackwardHook:
     def setup_output_hook(self, result: Any) -> Any:
         """Pass the results through a node at which the module's backward begins."""
         outputs = result if isinstance(result, tuple) else (result,)
-        outputs, node, places = through_boundary(outputs)
+        outputs, node, indices = through_boundary(outputs)
         if node is not None:
             count = len(outputs)
 
             def before(grads: tuple[Any, ...]) -> Any:
-                grads = spread(grads, places, count)
+                grads = spread(grads, indices, count)
                 for hook in self.pre_hooks:
                     replaced = hook(self.module, grads)
                     if replaced is not None:
@@ -143,7 +143,7 @@ class BackwardHook:
                     self.grad_outputs = grads
                 else:
                     self._without_inputs(grads)
-                return tuple(grads[i] for i in places)
+                return tuple(grads[i] for i in indices)
 
             node.register_prehook(before)
         return outputs if isinstance(result, tuple) else outputs[0]
@@ -173,26 +173,26 @@ class BackwardHook:
         return tuple(grads[i] for i in self.input_places)
 
 
-def spread(grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, ...]:
-    """Place the gradients at `places` among `count` values; other values get None."""
+def spread(grads: tuple[Any, ...], indices: list[int], count: int) -> tuple[Any, ...]:
+    """Return `count` values with the gradients at `indices`, and None elsewhere."""
     result: list[Any] = [None] * count
-    for i, grad in zip(places, grads, strict=True):
+    for i, grad in zip(indices, grads, strict=True):
         result[i] = grad
     return tuple(result)
 
 
-def checked(grads: Any, count: int, what: str) -> tuple[Any, ...]:
+def checked(grads: Any, count: int, noun: str) -> tuple[Any, ...]:
     """Return a hook's gradients as a tuple.
 
     Raises:
         RuntimeError: The number of gradients is not `count`.
     """
-    found: tuple[Any, ...] = grads if isinstance(grads, tuple) else (grads,)
-    if len(found) != count:
+    replacement: tuple[Any, ...] = grads if isinstance(grads, tuple) else (grads,)
+    if len(replacement) != count:
         raise RuntimeError(
-            f"Backward hook returned an invalid number of {what}, got {len(found)}, but expected {count}"
+            f"Backward hook returned an invalid number of {noun}, got {len(replacement)}, but expected {count}"
         )
-    return found
+    return replacement
 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -227,8 +227,8 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         with_kwargs = hooks_of(module, "_forward_hooks_with_kwargs")
         for number, hook in hooks_of(module, "_forward_hooks").items():
             pending.called.add(number)
-            given = (args, kwargs) if number in with_kwargs else (args,)
-            replaced = hook(module, *given, result)
+            hook_args = (args, kwargs) if number in with_kwargs else (args,)
+            replaced = hook(module, *hook_args, result)
             if replaced is not None:
                 result = replaced
         return result if around is None else around.setup_output_hook(result)
@@ -254,9 +254,9 @@ def _always_called(module: Any) -> Iterator[_Pending]:
         for number, hook in hooks_of(module, "_forward_hooks").items():
             if number in always and number not in pending.called:
                 args, kwargs = pending.arguments
-                given = (args, kwargs) if number in with_kwargs else (args,)
+                hook_args = (args, kwargs) if number in with_kwargs else (args,)
                 try:
-                    hook(module, *given, None)
+                    hook(module, *hook_args, None)
                 except Exception as second:
                     error.add_note(f"the forward hook {hook!r}, always called, raised {second!r}")
         raise

@@ -59,9 +59,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     @property
     def data(self) -> Tensor:
         """The plain tensor over the same bytes, without history; setting it exchanges them."""
-        found: Tensor | None = followed(self) if followers else None
-        if found is not None:
-            return found
+        data: Tensor | None = followed(self) if followers else None
+        if data is not None:
+            return data
         return Tensor.from_data(self._data, self._spec.detached)
 
     @data.setter

@@ -65,10 +65,10 @@ class RNNCellBase(Module):
     def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
-    def _check_rank(self, what: str, tensor: Tensor) -> None:
+    def _check_rank(self, name: str, tensor: Tensor) -> None:
         if tensor.dim() not in (1, 2):
             raise ValueError(
-                f"{self._get_name()}: Expected {what} to be 1D or 2D, got {tensor.dim()}D instead"
+                f"{self._get_name()}: Expected {name} to be 1D or 2D, got {tensor.dim()}D instead"
             )
 
     def _zeros(self, input: Tensor) -> Tensor:

@@ -287,7 +287,7 @@ class RNNBase(Module):
 
     def extra_repr(self) -> str:
         """Return the sizes, and the options that differ from their defaults."""
-        usual: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "proj_size": 0,
             "num_layers": 1,
             "bias": True,
@@ -295,10 +295,12 @@ class RNNBase(Module):
             "dropout": 0,
             "bidirectional": False,
         }
-        others = [
-            f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
+        non_defaults = [
+            f"{name}={getattr(self, name)}"
+            for name, value in defaults.items()
+            if getattr(self, name) != value
         ]
-        return ", ".join([str(self.input_size), str(self.hidden_size), *others])
+        return ", ".join([str(self.input_size), str(self.hidden_size), *non_defaults])
 
 
 class RNN(RNNBase):

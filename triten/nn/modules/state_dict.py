@@ -112,23 +112,23 @@ class StateDictMixin:
             >>> list(tt.nn.Sequential(tt.nn.Linear(2, 3), tt.nn.ReLU()).state_dict())
             ['0.weight', '0.bias']
         """
-        found: Any = OrderedDict() if destination is None else destination
-        if not hasattr(found, "_metadata") and isinstance(found, OrderedDict):
-            found._metadata = OrderedDict()  # type: ignore[attr-defined]
+        state: Any = OrderedDict() if destination is None else destination
+        if not hasattr(state, "_metadata") and isinstance(state, OrderedDict):
+            state._metadata = OrderedDict()  # type: ignore[attr-defined]
         metadata = {"version": self._version}
-        if hasattr(found, "_metadata"):
-            found._metadata[prefix[:-1]] = metadata
+        if hasattr(state, "_metadata"):
+            state._metadata[prefix[:-1]] = metadata
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)
-        self._save_to_state_dict(found, prefix, keep_vars)
+        self._save_to_state_dict(state, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
-                module.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+                module.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in self._state_dict_hooks.values():
-            changed = hook(self, found, prefix, metadata)
+            changed = hook(self, state, prefix, metadata)
             if changed is not None and isinstance(hook, _ReplacingHook):
-                found = changed
-        return found  # type: ignore[no-any-return]
+                state = changed
+        return state  # type: ignore[no-any-return]
 
     def _load_from_state_dict(
         self,
@@ -169,30 +169,30 @@ class StateDictMixin:
                     if first not in (self._modules if rest else own):
                         unexpected_keys.append(key)
 
-    def _take(self, name: str, key: str, member: Tensor, given: Any, assign: bool) -> str | None:
-        """Copy, or with `assign` take over, one tensor; gives what is wrong with it."""
-        if not isinstance(given, Tensor):
+    def _take(self, name: str, key: str, member: Tensor, loaded: Any, assign: bool) -> str | None:
+        """Copy a loaded tensor to a member, or use it as the member if `assign`; return an error message or None."""
+        if not isinstance(loaded, Tensor):
             return (
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
-                f"checkpoint but received {type(given)}"
+                f"checkpoint but received {type(loaded)}"
             )
-        if is_lazy(member) and is_lazy(given):
+        if is_lazy(member) and is_lazy(loaded):
             return None
-        if given.shape != member.shape:
+        if loaded.shape != member.shape:
             return (
-                f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, the shape in "
+                f"size mismatch for {key}: copying a param with shape {loaded.shape} from checkpoint, the shape in "
                 f"current model is {member.shape}."
             )
         if not assign:
             from ...autograd import no_grad
 
             with no_grad():
-                member.copy_(given)
+                member.copy_(loaded)
         elif name in self._parameters:
-            kept = given if isinstance(given, Parameter) else Parameter(given, member.requires_grad)
-            self._parameters[name] = kept
+            parameter = loaded if isinstance(loaded, Parameter) else Parameter(loaded, member.requires_grad)
+            self._parameters[name] = parameter
         else:
-            self._buffers[name] = given
+            self._buffers[name] = loaded
         return None
 
     def load_state_dict(

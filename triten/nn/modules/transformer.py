@@ -61,13 +61,13 @@ def _masks(
     return additive(mask, mask_name, dtype), padding
 
 
-def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
-    if not isinstance(given, str):
-        return given
-    if given not in ("relu", "gelu"):
-        raise RuntimeError(f"activation should be relu/gelu, not {given}")
-    found: Callable[[Tensor], Tensor] = getattr(F, given)
-    return found
+def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    function: Callable[[Tensor], Tensor] = getattr(F, activation)
+    return function
 
 
 class _Layer(Module):
@@ -89,19 +89,19 @@ class _Layer(Module):
         attentions: tuple[str, ...],
     ) -> None:
         super().__init__()
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in attentions:
             attention = MultiheadAttention(
-                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
+                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **factory_kwargs
             )
             setattr(self, name, attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **factory_kwargs)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **factory_kwargs)
         self.norm_first = norm_first
         steps = range(1, len(attentions) + 2)
         for step in steps:
-            setattr(self, f"norm{step}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
+            setattr(self, f"norm{step}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory_kwargs))
         for step in steps:
             setattr(self, f"dropout{step}", Dropout(dropout))
         self.activation = _activation(activation)
@@ -436,17 +436,17 @@ class Transformer(Module):
             batch_first,
             norm_first,
         )
-        place: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        factory_kwargs: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
 
         def norm() -> LayerNorm:
-            return LayerNorm(d_model, eps=layer_norm_eps, **place)
+            return LayerNorm(d_model, eps=layer_norm_eps, **factory_kwargs)
 
         if custom_encoder is None:
-            layer: Module = TransformerEncoderLayer(*options, **place)
+            layer: Module = TransformerEncoderLayer(*options, **factory_kwargs)
             custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm())
         self.encoder = custom_encoder
         if custom_decoder is None:
-            layer = TransformerDecoderLayer(*options, **place)
+            layer = TransformerDecoderLayer(*options, **factory_kwargs)
             custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm())
         self.decoder = custom_decoder
         self._reset_parameters()

@@ -25,9 +25,9 @@ class _MaxUnpoolNd(Module):
         padding: int | Sequence[int] = 0,
     ) -> None:
         super().__init__()
-        given = (kernel_size, kernel_size if stride is None else stride, padding)
+        sizes = (kernel_size, kernel_size if stride is None else stride, padding)
         self.kernel_size, self.stride, self.padding = (
-            (size,) * self.rank if not isinstance(size, Iterable) else tuple(size) for size in given
+            (size,) * self.rank if not isinstance(size, Iterable) else tuple(size) for size in sizes
         )
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:

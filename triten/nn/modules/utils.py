@@ -36,8 +36,8 @@ def _list_with_default(out_size: Sequence[int | None] | int, defaults: Sequence[
         return out_size
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
-    given = zip(out_size, defaults[-len(out_size) :], strict=True)
-    return [default if size is None else size for size, default in given]
+    pairs = zip(out_size, defaults[-len(out_size) :], strict=True)
+    return [default if size is None else size for size, default in pairs]
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:

@@ -65,7 +65,7 @@ class DataParallel(Module):
         """
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
-        _check_place(self.module, self.src_device_obj)
+        _check_on_device(self.module, self.src_device_obj)
         divided, named = self.scatter(inputs, kwargs, self.device_ids)
         if not divided and not named:
             divided, named = ((),), ({},)
@@ -91,7 +91,7 @@ class DataParallel(Module):
         return gather(outputs, _target(output_device), dim=self.dim)
 
 
-def _check_place(module: Module, device: Device) -> None:
+def _check_on_device(module: Module, device: Device) -> None:
     for tensor in chain(module.parameters(), module.buffers()):
         if tensor.device != device:
             raise RuntimeError(
@@ -103,8 +103,8 @@ def _check_place(module: Module, device: Device) -> None:
 def _index(device: DeviceId) -> int:
     if isinstance(device, int):
         return device
-    found = Device(device)
-    return -1 if found.type == "cpu" else found.index or 0
+    parsed = Device(device)
+    return -1 if parsed.type == "cpu" else parsed.index or 0
 
 
 def _target(index: int) -> Device:

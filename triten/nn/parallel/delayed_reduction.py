@@ -36,10 +36,10 @@ class DelayedReduction:
         first = self.params[0]
         self.buffer = zeros(sum(each.numel() for each in params), dtype=first.dtype, device=first.device)
         self.views: list[Tensor] = []
-        at = 0
+        offset = 0
         for each in self.params:
-            self.views.append(self.buffer[at : at + each.numel()].view(each.shape))
-            at += each.numel()
+            self.views.append(self.buffer[offset : offset + each.numel()].view(each.shape))
+            offset += each.numel()
         broadcast_coalesced(group, [each.detach() for each in self.params], BROADCAST_BYTES)
         trigger.register_hook(self._reduce)
 

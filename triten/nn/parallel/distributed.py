@@ -222,7 +222,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
 
     def _set_bucket_sizes(self, bucket_cap_mb: float | None, each: Sequence[float] | None) -> None:
         if each:
-            self._bucket_limits = [int(one * (1 << 20)) for one in each]
+            self._bucket_limits = [int(megabytes * (1 << 20)) for megabytes in each]
             self.bucket_bytes_cap = max(self._bucket_limits)
             return
         cap = DEFAULT_BUCKET_CAP_MB if bucket_cap_mb is None else bucket_cap_mb
@@ -253,15 +253,15 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
 
     def _build_params_for_reducer(self) -> tuple[list[Tensor], list[str], list[bool]]:
         """Return the parameters whose gradients are averaged, their names, and whether their gradients are sparse."""
-        found: dict[int, tuple[Tensor, str, bool]] = {}
+        entries_by_id: dict[int, tuple[Tensor, str, bool]] = {}
         for prefix, module in self.module.named_modules():
             is_sparse = isinstance(module, (Embedding, EmbeddingBag)) and module.sparse
             for name, parameter in module.named_parameters(recurse=False):
                 full = f"{prefix}.{name}" if prefix else name
                 if parameter.requires_grad and full not in self.parameters_to_ignore:
-                    found.setdefault(id(parameter), (parameter, full, is_sparse))
-        several = list(found.values())
-        return [each[0] for each in several], [each[1] for each in several], [each[2] for each in several]
+                    entries_by_id.setdefault(id(parameter), (parameter, full, is_sparse))
+        entries = list(entries_by_id.values())
+        return [each[0] for each in entries], [each[1] for each in entries], [each[2] for each in entries]
 
     # Copies and pickles.
 
@@ -369,15 +369,17 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
             }
             return type(output)(**tensors)
         leaves, spec = tree_flatten(output)
-        places = [
-            place
-            for place, each in enumerate(leaves)
+        indices = [
+            index
+            for index, each in enumerate(leaves)
             if isinstance(each, Tensor) and each.grad_fn is not None
         ]
-        if places:
-            passed = DDPSink.apply(weakref.ref(self), *[leaves[place] for place in places])
-            for place, tensor in zip(places, passed if isinstance(passed, tuple) else (passed,), strict=True):
-                leaves[place] = tensor
+        if indices:
+            passed = DDPSink.apply(weakref.ref(self), *[leaves[index] for index in indices])
+            for index, tensor in zip(
+                indices, passed if isinstance(passed, tuple) else (passed,), strict=True
+            ):
+                leaves[index] = tensor
         return tree_unflatten(leaves, spec)
 
     # Hooks, and what programs ask.

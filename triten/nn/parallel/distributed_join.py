@@ -86,10 +86,10 @@ class JoinableModule(Joinable):
 
         rank = tensor([input_rank if rank_cond else -1], device=self.device)
         all_reduce(rank, ReduceOp.MAX, self.process_group)
-        found = int(rank.item())
-        if found == -1:
+        common_rank = int(rank.item())
+        if common_rank == -1:
             raise ValueError("BUG! Expected rank_cond to be true for at least one process.")
-        return found
+        return common_rank
 
     def join(
         self,

@@ -26,17 +26,17 @@ def parallel_apply(
     """Call modules in threads, each with inputs of its own (`torch.nn.parallel.parallel_apply`).
 
     Args:
-        modules: the modules, such as `replicate` made them.
-        inputs: arguments for each: a tuple, or one.
-        kwargs_tup: arguments with names for each.
-        devices: the current device for each; that of its first tensor if nothing is said.
+        modules: The modules, for example those that `replicate` returns.
+        inputs: The positional arguments of each module: a tuple, or one argument.
+        kwargs_tup: The keyword arguments of each module. Default: None.
+        devices: The current device of each call. Default: the device of its first tensor.
 
     Returns:
-        What each returned.
+        The results of the modules.
 
     Raises:
-        AssertionError: there are not as many of each.
-        Exception: what the first of them raised, with the number of the module in a note.
+        AssertionError: The arguments have different lengths.
+        Exception: The first module's exception, with the index of the module in a note.
 
     Example:
         >>> import triten as tt
@@ -45,25 +45,27 @@ def parallel_apply(
         [tensor([0.]), tensor([0.])]
     """
     count = len(modules)
-    for given, name in ((inputs, "inputs"), (kwargs_tup, "kwargs_tup"), (devices, "devices")):
-        if given is not None and len(given) != count:
+    for values, name in ((inputs, "inputs"), (kwargs_tup, "kwargs_tup"), (devices, "devices")):
+        if values is not None and len(values) != count:
             raise AssertionError(
-                f"The number of modules {count} is not equal to the number of {name} {len(given)}"
+                f"The number of modules {count} is not equal to the number of {name} {len(values)}"
             )
     options = [{}] * count if kwargs_tup is None else list(kwargs_tup)
-    places = [None] * count if devices is None else list(devices)
+    requested_devices = [None] * count if devices is None else list(devices)
     is_recorded = is_grad_enabled()
     autocast = _autocast_state()
     results: list[Any] = [None] * count
     errors: list[BaseException | None] = [None] * count
 
     def work(number: int) -> None:
-        given = inputs[number]
-        arguments = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        module_input = inputs[number]
+        arguments = tuple(module_input) if isinstance(module_input, (list, tuple)) else (module_input,)
         before = set_grad_enabled(is_recorded)
         try:
-            place = places[number]
-            device = as_device(place) if place is not None else _device_of((arguments, options[number]))
+            requested = requested_devices[number]
+            device = (
+                as_device(requested) if requested is not None else _device_of((arguments, options[number]))
+            )
             with ExitStack() as entered:
                 if device.type == "cuda":
                     from ... import cuda
@@ -79,7 +81,7 @@ def parallel_apply(
         finally:
             set_grad_enabled(before)
 
-    streams = [_stream(place, given) for place, given in zip(places, inputs, strict=True)]
+    streams = [_stream(each, values) for each, values in zip(requested_devices, inputs, strict=True)]
     if count == 1:
         work(0)
     else:
@@ -106,10 +108,10 @@ def _device_of(values: Any) -> Device:
     raise RuntimeError("no device was provided and no tensor input was found; device cannot be resolved")
 
 
-def _stream(place: int | Device | None, values: Any) -> Any:
+def _stream(requested: int | Device | None, values: Any) -> Any:
     """Return the caller's current CUDA stream, which the worker thread continues on; None without CUDA."""
     tensors = [each for each in tree_leaves(values) if isinstance(each, Tensor)]
-    device = as_device(place) if place is not None else (tensors[0].device if tensors else None)
+    device = as_device(requested) if requested is not None else (tensors[0].device if tensors else None)
     if device is None or device.type != "cuda":
         return None
     from ... import cuda

@@ -19,8 +19,8 @@ __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    given: Iterable[Tensor] = [parameters] if isinstance(parameters, Tensor) else parameters
-    return [parameter.grad for parameter in given if parameter.grad is not None]
+    tensors: Iterable[Tensor] = [parameters] if isinstance(parameters, Tensor) else parameters
+    return [parameter.grad for parameter in tensors if parameter.grad is not None]
 
 
 def get_total_norm(
@@ -75,19 +75,19 @@ def foreach_norm(tensors: list[Tensor], norm_type: float, foreach: bool | None) 
     if foreach is False:
         return [_ops.linalg_vector_norm(tensor, norm_type) for tensor in tensors]
     norms: list[Tensor] = [None] * len(tensors)  # type: ignore[list-item]
-    for places in by_device(tensors):
-        found = FOREACH["_foreach_norm"]([tensors[i] for i in places], norm_type)
-        for i, norm in zip(places, found, strict=True):
+    for indices in by_device(tensors):
+        device_norms = FOREACH["_foreach_norm"]([tensors[i] for i in indices], norm_type)
+        for i, norm in zip(indices, device_norms, strict=True):
             norms[i] = norm
     return norms
 
 
 def by_device(tensors: list[Tensor]) -> list[list[int]]:
     """Group the indices of the tensors by device."""
-    places: dict[Device, list[int]] = {}
+    indices: dict[Device, list[int]] = {}
     for i, tensor in enumerate(tensors):
-        places.setdefault(tensor.device, []).append(i)
-    return list(places.values())
+        indices.setdefault(tensor.device, []).append(i)
+    return list(indices.values())
 
 
 def _multiply(gradients: list[Tensor], scale: Tensor, foreach: bool | None) -> None:
@@ -95,8 +95,8 @@ def _multiply(gradients: list[Tensor], scale: Tensor, foreach: bool | None) -> N
         for grad in gradients:
             grad.mul_(scale.to(grad.device))
         return
-    for places in by_device(gradients):
-        own = [gradients[i] for i in places]
+    for indices in by_device(gradients):
+        own = [gradients[i] for i in indices]
         FOREACH["_foreach_mul_"](own, scale.to(own[0].device).reshape(()))
 
 
@@ -181,8 +181,8 @@ def clip_grad_value_(
         tensor([ 1., -1.])
     """
     bound, gradients = float(clip_value), _gradients(parameters)
-    for places in by_device(gradients):
-        own = [gradients[i] for i in places]
+    for indices in by_device(gradients):
+        own = [gradients[i] for i in indices]
         if foreach is not False and go_together(own):
             _ops._multi_tensor_pointwise_(own, "clamp_within", [], [], bound)
         else:

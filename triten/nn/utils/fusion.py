@@ -27,17 +27,17 @@ def _folded(
     shift: Tensor | None,
     dim: int,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a layer with the normalization of its outputs, which are along a dimension of the weight."""
-    kept = weight.dtype, weight.dtype if bias is None else bias.dtype
-    trained = weight.requires_grad, bias is not None and bias.requires_grad
+    """Fold batch normalization into a layer: return its new weight and bias. Output channels are dimension `dim`."""
+    dtypes = weight.dtype, weight.dtype if bias is None else bias.dtype
+    requires_grads = weight.requires_grad, bias is not None and bias.requires_grad
     factor = _ops.rsqrt(variance + eps) * (1 if scale is None else scale)
-    centred = -mean if bias is None else bias - mean
-    fused_bias = centred * factor + (0 if shift is None else shift)
+    centered = -mean if bias is None else bias - mean
+    fused_bias = centered * factor + (0 if shift is None else shift)
     sizes = [-1 if d == dim else 1 for d in range(weight.ndim)]
     fused = weight * factor.reshape(sizes).to(weight.dtype)
     made, made_bias = (
         Parameter(each.detach().to(dtype), requires_grad)
-        for each, dtype, requires_grad in zip((fused, fused_bias), kept, trained, strict=True)
+        for each, dtype, requires_grad in zip((fused, fused_bias), dtypes, requires_grads, strict=True)
     )
     return made, made_bias
 

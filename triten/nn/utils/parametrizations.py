@@ -177,23 +177,23 @@ class _Orthogonal(Module):
         rows, columns = x.shape[-2:]
         if self.kind == "householder":
             below = x.tril(-1)
-            found = _ops.linalg_householder_product(below, 2.0 / (1.0 + (below * below).sum(-2)))
+            orthogonal = _ops.linalg_householder_product(below, 2.0 / (1.0 + (below * below).sum(-2)))
             # The diagonal holds signs.
-            found = found * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+            orthogonal = orthogonal * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
         else:
             x = x.tril()
             if rows != columns:
                 x = _ops.cat([x, x.new_zeros(*x.shape[:-1], rows - columns)], dim=-1)
             skew = x - x.mH
             if self.kind == "matrix_exp":
-                found = _ops.matrix_exp(skew)
+                orthogonal = _ops.matrix_exp(skew)
             else:
                 eye = _ops.eye(rows, dtype=x.dtype, device=x.device)
-                found = _ops.linalg_solve(eye - 0.5 * skew, eye + 0.5 * skew)
-            found = found[..., :columns]
+                orthogonal = _ops.linalg_solve(eye - 0.5 * skew, eye + 0.5 * skew)
+            orthogonal = orthogonal[..., :columns]
         if self.has_base:
-            found = self.base @ found
-        return found.mT if wide else found
+            orthogonal = self.base @ orthogonal
+        return orthogonal.mT if wide else orthogonal
 
     def right_inverse(self, target: Tensor) -> Tensor:
         if target.shape != self.shape:

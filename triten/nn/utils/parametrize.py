@@ -59,30 +59,33 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
         module.register_buffer(name, tensor)
 
 
-def _check_inverse(found: Tensor, before: Tensor, shown: str) -> None:
+def _check_inverse(inverse: Tensor, before: Tensor, shown: str) -> None:
     """Raise ValueError if a `right_inverse` changes the class, dtype or shape of the tensor."""
-    what = "parametrization.right_inverse"
-    if not isinstance(found, Tensor):
-        raise ValueError(f"{what} must return a tensor. Got: {type(found).__name__}")
-    for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):
+    function_name = "parametrization.right_inverse"
+    if not isinstance(inverse, Tensor):
+        raise ValueError(f"{function_name} must return a tensor. Got: {type(inverse).__name__}")
+    for kind, new, old in (("dtype", inverse.dtype, before.dtype), ("shape", inverse.shape, before.shape)):
         if new != old:
             raise ValueError(
-                f"The tensor returned by {what} must have the same {kind} as {shown}, unless the `unsafe` flag is "
-                f"enabled.\n{shown}.{kind}: {old}\nreturned {kind}: {new}"
+                f"The tensor returned by {function_name} must have the same {kind} as {shown}, unless the `unsafe` "
+                f"flag is enabled.\n{shown}.{kind}: {old}\nreturned {kind}: {new}"
             )
 
 
-def _check_kept(found: Tensor, before: Tensor, shown: str = "") -> None:
+def _check_kept(parametrized: Tensor, before: Tensor, shown: str = "") -> None:
     """Raise ValueError if a parametrization changes the class, dtype or shape of the tensor.
 
     Args:
-        found: The parametrized tensor.
+        parametrized: The parametrized tensor.
         before: The tensor.
         shown: Its name, of a further parametrization. Default: ``""``, for the first one.
     """
-    if not isinstance(found, Tensor):
-        raise ValueError(f"A parametrization must return a tensor. Got {type(found).__name__}.")
-    for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):
+    if not isinstance(parametrized, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(parametrized).__name__}.")
+    for kind, new, old in (
+        ("dtype", parametrized.dtype, before.dtype),
+        ("shape", parametrized.shape, before.shape),
+    ):
         if new != old:
             flag = "the `unsafe` flag" if shown else "`unsafe` flag"
             values = (
@@ -181,12 +184,12 @@ class ParametrizationList(ModuleList):
                     )
                 parts = {f"original{i}": each for i, each in enumerate(value)}
             for name, each in parts.items():
-                into = getattr(self, name)
-                if not isinstance(each, Tensor) or each.dtype != into.dtype:
-                    found = each.dtype if isinstance(each, Tensor) else type(each).__name__
+                original = getattr(self, name)
+                if not isinstance(each, Tensor) or each.dtype != original.dtype:
+                    dtype = each.dtype if isinstance(each, Tensor) else type(each).__name__
                     raise ValueError(
-                        f"The tensor returned by `right_inverse` has dtype {found} while `{name}` has dtype "
-                        f"{into.dtype}"
+                        f"The tensor returned by `right_inverse` has dtype {dtype} while `{name}` has dtype "
+                        f"{original.dtype}"
                     )
             for name, each in parts.items():
                 getattr(self, name).data = each.detach().clone()
@@ -194,11 +197,11 @@ class ParametrizationList(ModuleList):
     def forward(self) -> Tensor:
         """Compute the tensor from the originals by applying each parametrization in turn."""
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
-        first, *others = [*self]
-        found: Tensor = first(*(getattr(self, name) for name in names))
-        for module in others:
-            found = module(found)
-        return found
+        first, *remaining = [*self]
+        value: Tensor = first(*(getattr(self, name) for name in names))
+        for module in remaining:
+            value = module(value)
+        return value
 
 
 def _refuse_state(self: Module) -> Any:
@@ -230,10 +233,10 @@ def _as_property(name: str) -> property:
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Return whether a module or its tensor is parametrized (`torch.nn.utils.parametrize.is_parametrized`)."""
-    found = getattr(module, "parametrizations", None)
-    if not isinstance(found, ModuleDict):
+    parametrizations = getattr(module, "parametrizations", None)
+    if not isinstance(parametrizations, ModuleDict):
         return False
-    return len(found) > 0 if tensor_name is None else tensor_name in found
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
 def type_before_parametrizations(module: Module) -> type:
@@ -273,11 +276,11 @@ def register_parametrization(
         functions: Any = module.parametrizations[tensor_name]
         if not unsafe:
             before = getattr(module, tensor_name)
-            found = parametrization(before)
-            _check_kept(found, before, f"module.{tensor_name}")
+            parametrized = parametrization(before)
+            _check_kept(parametrized, before, f"module.{tensor_name}")
             if hasattr(parametrization, "right_inverse"):
                 try:
-                    back = parametrization.right_inverse(found)
+                    back = parametrization.right_inverse(parametrized)
                 except NotImplementedError:
                     back = before
                 _check_inverse(back, before, f"module.{tensor_name}")

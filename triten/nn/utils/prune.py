@@ -93,7 +93,7 @@ class BasePruningMethod(ABC):
         Args:
             module: the module.
             name: The name of the parameter.
-            args, kwargs: for the method's constructor.
+            args, kwargs: Arguments of the method's constructor.
             importance_scores: Scores that replace the parameter's elements in comparisons, of its shape.
 
         Returns:
@@ -235,8 +235,8 @@ class PruningContainer(BasePruningMethod):
                     "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` defined."
                 )
             dim = method.dim % t.dim()
-            others = [each for each in range(t.dim()) if each != dim]
-            rest = (slice(None),) * dim + (mask.sum(others) != 0,)
+            other_dims = [each for each in range(t.dim()) if each != dim]
+            rest = (slice(None),) * dim + (mask.sum(other_dims) != 0,)
         elif method.PRUNING_TYPE == "global":
             rest = slice(None)
         else:
@@ -330,11 +330,11 @@ class _Structured(_ByAmount):
         count = self._count(size)
         if not count:
             return default_mask
-        kept = self._importance(t).topk(size - count)[1]
+        kept_indices = self._importance(t).topk(size - count)[1]
         along = [1] * t.dim()
         along[self.dim] = size
         slices = _ops.zeros(size, dtype=default_mask.dtype, device=t.device)
-        slices[kept] = 1
+        slices[kept_indices] = 1
         return default_mask * slices.view(along)
 
 
@@ -521,14 +521,14 @@ def global_unstructured(
     """Prune several parameters as if they were one (`torch.nn.utils.prune.global_unstructured`).
 
     Args:
-        parameters: pairs of a module and a parameter's name there.
-        pruning_method: a method whose `PRUNING_TYPE` is ``"unstructured"``.
-        importance_scores: for some of the pairs what is compared instead of the elements.
-        kwargs: for the method's constructor.
+        parameters: Pairs of a module and the name of its parameter.
+        pruning_method: A method whose `PRUNING_TYPE` is ``"unstructured"``.
+        importance_scores: Scores to compare instead of the elements, by pair. Default: None.
+        kwargs: Arguments of the method's constructor.
 
     Raises:
-        TypeError: the method is of another type, or the scores are no dict.
-        AssertionError: scores have another shape than their parameter.
+        TypeError: The method has another type, or the scores are not a dict.
+        AssertionError: Scores have another shape than their parameter.
 
     Example:
         >>> import triten as tt
@@ -540,20 +540,20 @@ def global_unstructured(
         ([0.0, 1.0], [1.0, 0.0])
     """
     pairs = list(parameters)
-    given = {} if importance_scores is None else importance_scores
-    if not isinstance(given, Mapping):
+    importance = {} if importance_scores is None else importance_scores
+    if not isinstance(importance, Mapping):
         raise TypeError("global_unstructured(): importance_scores must be of type dict")
     if getattr(pruning_method, "PRUNING_TYPE", None) != "unstructured":
         raise TypeError(
             'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method '
             f"{pruning_method} of type {getattr(pruning_method, 'PRUNING_TYPE', None)}"
         )
-    scores = [given.get((module, name), getattr(module, name)) for module, name in pairs]
+    scores = [importance.get((module, name), getattr(module, name)) for module, name in pairs]
     before = [getattr(module, f"{name}_mask", None) for module, name in pairs]
     masks = [
         _ops.ones_like(score) if mask is None else mask for score, mask in zip(scores, before, strict=True)
     ]
-    # One container over all of them, so that what was pruned before is not chosen again.
+    # One container for all parameters does not choose elements that were pruned before.
     container = PruningContainer()
     container._tensor_name = "temp"
     method = pruning_method(**kwargs)
@@ -579,14 +579,14 @@ def remove(module: ModuleT, name: str) -> ModuleT:
         The module.
 
     Raises:
-        ValueError: it is not pruned.
+        ValueError: The parameter is not pruned.
     """
-    found = _hook_of(module, name)
-    if found is None:
+    entry = _hook_of(module, name)
+    if entry is None:
         raise ValueError(
             f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
         )
-    number, hook = found
+    number, hook = entry
     hook.remove(module)
     del module._forward_pre_hooks[number]
     return module

@@ -175,9 +175,9 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """
     if permutation is None:
         return None
-    made = _ops.empty(permutation.shape, dtype=permutation.dtype, device=permutation.device)
-    places = _ops.arange(permutation.numel(), dtype=permutation.dtype, device=permutation.device)
-    return made.scatter_(0, permutation, places)
+    inverse = _ops.empty(permutation.shape, dtype=permutation.dtype, device=permutation.device)
+    positions = _ops.arange(permutation.numel(), dtype=permutation.dtype, device=permutation.device)
+    return inverse.scatter_(0, permutation, positions)
 
 
 def pack_padded_sequence(
@@ -310,7 +310,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
         >>> tt.nn.utils.rnn.pack_sequence([tt.tensor([1, 2, 3]), tt.tensor([4, 5])]).data
         tensor([1, 4, 2, 5, 3])
     """
-    lengths = as_tensor([one.size(0) for one in sequences])
+    lengths = as_tensor([sequence.size(0) for sequence in sequences])
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

@@ -10,9 +10,9 @@ from .scheduler import LRScheduler
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts"]
 
 
-def _height(place: float, span: float) -> float:
+def _height(position: float, span: float) -> float:
     """Return the cosine curve from 2 to 0 over `span`."""
-    return 1 + math.cos(math.pi * place / span)
+    return 1 + math.cos(math.pi * position / span)
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -125,7 +125,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur %= self.T_i
                 self.T_i *= self.T_mult
         else:
-            self._place(epoch)
+            self._set_cycle(epoch)
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
@@ -134,8 +134,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self._get_lr_called_within_step = False
         self._set(values)
 
-    def _place(self, epoch: float) -> None:
-        """Find an epoch's place in its fall. Raises ValueError for one below 0."""
+    def _set_cycle(self, epoch: float) -> None:
+        """Set the cycle of an epoch, `T_i`, and the epoch's position in the cycle, `T_cur`.
+
+        Raises:
+            ValueError: `epoch` is negative.
+        """
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:
@@ -143,6 +147,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         elif self.T_mult == 1:
             self.T_cur = epoch % self.T_0
         else:
-            falls = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-            self.T_cur = epoch - self.T_0 * (self.T_mult**falls - 1) / (self.T_mult - 1)
-            self.T_i = self.T_0 * self.T_mult**falls
+            cycles = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
+            self.T_cur = epoch - self.T_0 * (self.T_mult**cycles - 1) / (self.T_mult - 1)
+            self.T_i = self.T_0 * self.T_mult**cycles

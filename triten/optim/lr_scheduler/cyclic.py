@@ -22,7 +22,7 @@ class MomentumScheduler(LRScheduler):
     use_beta1: bool
 
     def _begin_momenta(
-        self, base: float | Sequence[float], most: float | Sequence[float], last_epoch: int
+        self, base: float | Sequence[float], max_momentum: float | Sequence[float], last_epoch: int
     ) -> tuple[list[float], list[float]]:
         """Return the bounds of each group's momentum, and start at the upper bound.
 
@@ -34,7 +34,7 @@ class MomentumScheduler(LRScheduler):
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
         self.use_beta1 = "betas" in defaults
         low = for_each_group("base_momentum", self.optimizer, base)
-        high = for_each_group("max_momentum", self.optimizer, most)
+        high = for_each_group("max_momentum", self.optimizer, max_momentum)
         if last_epoch == -1:
             for group, least, greatest in zip(self.optimizer.param_groups, low, high, strict=True):
                 self._set_momentum(group, greatest)
@@ -126,15 +126,19 @@ class CyclicLR(MomentumScheduler):
         self._warn_outside_step()
         cycles = self.last_epoch / self.total_size
         cycle = math.floor(1 + cycles)
-        place = 1.0 + cycles - cycle
-        share = place / self.step_ratio if place <= self.step_ratio else (place - 1) / (self.step_ratio - 1)
+        position = 1.0 + cycles - cycle
+        share = (
+            position / self.step_ratio
+            if position <= self.step_ratio
+            else (position - 1) / (self.step_ratio - 1)
+        )
         height = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             bounds = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True)
-            for group, least, most in bounds:
-                self._set_momentum(group, most - (most - least) * share * height)
+            for group, low, high in bounds:
+                self._set_momentum(group, high - (high - low) * share * height)
         pairs = zip(self.base_lrs, self.max_lrs, strict=True)
-        return [least + (most - least) * share * height for least, most in pairs]
+        return [low + (high - low) * share * height for low, high in pairs]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state without the optimizer; a callable `scale_fn` adds its attributes, a function nothing."""
@@ -225,17 +229,17 @@ class OneCycleLR(MomentumScheduler):
             ValueError: The scheduler is stepped more than `total_steps` times.
         """
         self._warn_outside_step()
-        place = self.last_epoch
-        if place > self.total_steps:
+        step = self.last_epoch
+        if step > self.total_steps:
             raise ValueError(
-                f"Tried to step {place} times. The specified number of total steps is {self.total_steps}"
+                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
             )
         begun, phase = 0.0, self._schedule_phases[-1]
         for phase in self._schedule_phases:
-            if place <= phase["end_step"] or phase is self._schedule_phases[-1]:
+            if step <= phase["end_step"] or phase is self._schedule_phases[-1]:
                 break
             begun = phase["end_step"]
-        share = (place - begun) / (phase["end_step"] - begun)
+        share = (step - begun) / (phase["end_step"] - begun)
         rates = []
         for group in self.optimizer.param_groups:
             rates.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], share))
@@ -253,9 +257,9 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
     """
     if total_steps is None and (epochs is None or steps_per_epoch is None):
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
-    given = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+    factors = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
     total = 1
-    for name, value in (given if total_steps is None else {"total_steps": total_steps}).items():
+    for name, value in (factors if total_steps is None else {"total_steps": total_steps}).items():
         if not isinstance(value, int) or value <= 0:
             raise ValueError(f"Expected positive integer {name}, but got {value}")
         total *= value

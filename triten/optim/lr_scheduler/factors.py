@@ -320,10 +320,10 @@ class LambdaLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Lambda | list[Lambda], last_epoch: int = -1) -> None:
         count = len(optimizer.param_groups)
-        given = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * count
-        if len(given) != count:
-            raise ValueError(f"Expected {count} lr_lambdas, but got {len(given)}")
-        self.lr_lambdas = given
+        lambdas = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * count
+        if len(lambdas) != count:
+            raise ValueError(f"Expected {count} lr_lambdas, but got {len(lambdas)}")
+        self.lr_lambdas = lambdas
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:

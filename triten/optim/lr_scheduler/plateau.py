@@ -62,11 +62,11 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.optimizer = checked_optimizer(optimizer)
         groups = len(optimizer.param_groups)
-        given = list(min_lr) if isinstance(min_lr, list | tuple) else None
-        if given is not None and len(given) != groups:
-            raise ValueError(f"expected {groups} min_lrs, got {len(given)}")
-        self.default_min_lr = min_lr if given is None else None
-        self.min_lrs: list[Any] = [min_lr] * groups if given is None else given
+        rates = list(min_lr) if isinstance(min_lr, list | tuple) else None
+        if rates is not None and len(rates) != groups:
+            raise ValueError(f"expected {groups} min_lrs, got {len(rates)}")
+        self.default_min_lr = min_lr if rates is None else None
+        self.min_lrs: list[Any] = [min_lr] * groups if rates is None else rates
         self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
         self.mode_worse = math.inf if mode == "min" else -math.inf

@@ -97,13 +97,14 @@ class _Column:
 
     def __init__(self, cells: Cells, scale: float, trim: bool, warnings: bool) -> None:
         self.scale, self.trim = scale, trim
-        given = [cell for cell in cells if cell is not None]
-        self.warnings = warnings and any(cell.has_warnings for cell in given)
-        digits = [math.ceil(math.log10(cell.median / scale)) for cell in given]
+        present = [cell for cell in cells if cell is not None]
+        self.warnings = warnings and any(cell.has_warnings for cell in present)
+        digits = [math.ceil(math.log10(cell.median / scale)) for cell in present]
         decimals = 1
         if trim:
             decimals = min(
-                max(cell.significant_figures - before, 0) for cell, before in zip(given, digits, strict=True)
+                max(cell.significant_figures - before, 0)
+                for cell, before in zip(present, digits, strict=True)
             )
         self.decimals = decimals
         self.width = max(digits) + decimals + (1 if decimals else 0)
@@ -126,8 +127,8 @@ def _table(results: Sequence[Measurement], trim: bool, colors: Colorize, warning
     rows = ordered_unique([_row_of(result) for result in results])
     rows.sort(key=lambda row: (row[0], row[1] or ""))
     descriptions = ordered_unique([result.task_spec.description for result in results])
-    found = {(_row_of(result), result.task_spec.description): result for result in results}
-    cells = [[found.get((row, description)) for description in descriptions] for row in rows]
+    result_by_cell = {(_row_of(result), result.task_spec.description): result for result in results}
+    cells = [[result_by_cell.get((row, description)) for description in descriptions] for row in rows]
     columns = [_Column([line[i] for line in cells], scale, trim, warnings) for i in range(len(descriptions))]
     environments = {row[1] for row in rows}
     room = max(len(_environment(each)) for each in environments) + 2 if len(environments) > 1 else 0
@@ -148,15 +149,15 @@ def _table(results: Sequence[Measurement], trim: bool, colors: Colorize, warning
         if row[0] != threads:
             threads = row[0]
             printed.append(f"{threads} threads: ".ljust(overall, "-"))
-        centred = [text.center(width) for text, width in zip(texts[1:], widths[1:], strict=True)]
+        centered = [text.center(width) for text, width in zip(texts[1:], widths[1:], strict=True)]
         if colors is not Colorize.NONE:
-            group = [other for of, other in zip(rows, cells, strict=True) if of[0] == threads]
+            group = [other for group_row, other in zip(rows, cells, strict=True) if group_row[0] == threads]
             for i, cell in enumerate(line):
                 beside = line if colors is Colorize.ROWWISE else [other[i] for other in group]
                 if cell is not None:
                     best = min(other.median for other in beside if other is not None)
-                    centred[i] = _coloured(centred[i], cell.median, best)
-        printed.append("  |  ".join([texts[0].ljust(widths[0]), *centred]))
+                    centered[i] = _coloured(centered[i], cell.median, best)
+        printed.append("  |  ".join([texts[0].ljust(widths[0]), *centered]))
     spread = "(! XX%) Measurement has high variance, where XX is the IQR / median * 100.\n"
     note = spread if warnings and any(result.has_warnings for result in results) else ""
     title = f" {results[0].task_spec.label or ''} ".center(overall - 2, "-")

@@ -163,8 +163,8 @@ class FuzzedTensor:
         dims = len(self._size) if self._dim_parameter is None else parameters[self._dim_parameter]
 
         def numbers(values: tuple[str | int, ...]) -> tuple[int, ...]:
-            found = [parameters.get(each, each) if isinstance(each, str) else each for each in values]
-            return tuple((found + [1] * dims)[:dims])
+            resolved = [parameters.get(each, each) if isinstance(each, str) else each for each in values]
+            return tuple((resolved + [1] * dims)[:dims])
 
         size, steps = numbers(self._size), numbers(self._steps)
         return size, steps, tuple(n * step for n, step in zip(size, steps, strict=True))
@@ -172,11 +172,11 @@ class FuzzedTensor:
     def satisfies_constraints(self, params: Parameters) -> bool:
         """Return whether the tensor of these parameters is within the limits on elements and bytes."""
         size, _, allocated = self._geometry(params)
-        count, least, most = math.prod(size), *self._elements
+        count, min_elements, max_elements = math.prod(size), *self._elements
         nbytes = math.prod(allocated) * self._dtype.itemsize
         return not (
-            (least is not None and count < least)
-            or (most is not None and count > most)
+            (min_elements is not None and count < min_elements)
+            or (max_elements is not None and count > max_elements)
             or (self._max_allocation_bytes is not None and nbytes > self._max_allocation_bytes)
         )
 
@@ -190,8 +190,8 @@ class FuzzedTensor:
         if state.rand() > self._probability_contiguous:
             while len(size) > 1 and (order == np.arange(len(size))).all():
                 order = state.permutation(len(size))
-            back = [int(place) for place in np.argsort(order)]
-            raw = raw.permute([int(place) for place in order]).contiguous().permute(back)
+            back = [int(dim) for dim in np.argsort(order)]
+            raw = raw.permute([int(dim) for dim in order]).contiguous().permute(back)
         tensor = raw[tuple(slice(0, n * step, step) for n, step in zip(size, steps, strict=True))]
         return tensor, {
             "numel": tensor.numel(),
@@ -267,19 +267,21 @@ class Fuzzer:
             )
 
     def _satisfying(self, state: np.random.RandomState) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+        strict_values: dict[str, Any] = {}
         for _ in range(ATTEMPTS):
-            drawn: dict[str, Any] = {}
+            sampled: dict[str, Any] = {}
             for each in self._parameters:
-                drawn[each.name] = kept[each.name] if each.name in kept else each.sample(state)
+                sampled[each.name] = (
+                    strict_values[each.name] if each.name in strict_values else each.sample(state)
+                )
                 if each.strict:
-                    kept[each.name] = drawn[each.name]
-            found = _without_aliases(drawn)
+                    strict_values[each.name] = sampled[each.name]
+            resolved = _without_aliases(sampled)
             self._drawn += 1
-            if all(allows(found) for allows in self._constraints) and all(
-                each.satisfies_constraints(found) for each in self._tensors
+            if all(allows(resolved) for allows in self._constraints) and all(
+                each.satisfies_constraints(resolved) for each in self._tensors
             ):
-                return found
+                return resolved
             self._rejections += 1
         raise ValueError("Failed to generate a set of valid parameters.")
 
@@ -290,7 +292,7 @@ def _flat(values: Iterable[Any], kind: type) -> tuple[Any, ...]:
 
 def _without_aliases(parameters: Parameters) -> dict[str, Any]:
     """Resolve each alias to the value at the end of its chain."""
-    found = {}
+    resolved = {}
     for name, value in parameters.items():
         seen = {name}
         while isinstance(value, ParameterAlias):
@@ -298,5 +300,5 @@ def _without_aliases(parameters: Parameters) -> dict[str, Any]:
                 raise ValueError(f"ParameterAlias cycle detected\n{parameters}")
             seen.add(value.alias_to)
             value = parameters[value.alias_to]
-        found[name] = value
-    return found
+        resolved[name] = value
+    return resolved

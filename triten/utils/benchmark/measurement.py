@@ -174,7 +174,7 @@ class Measurement:
         times: dict[TaskSpec, list[float]] = {}
         for measurement in measurements:
             times.setdefault(measurement.task_spec, []).extend(measurement.times)
-        return [Measurement(1, found, task_spec) for task_spec, found in times.items()]
+        return [Measurement(1, task_times, task_spec) for task_spec, task_times in times.items()]
 
 
 def select_unit(t: float) -> tuple[str, float]:

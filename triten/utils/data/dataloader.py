@@ -133,10 +133,10 @@ class DataLoader(Generic[T_co]):
         self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._is_iterable = isinstance(dataset, IterableDataset)
         if self._is_iterable:
-            for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
-                if given not in (None, False):
+            for name, value in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
+                if value not in (None, False):
                     raise ValueError(
-                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={given}"
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
                     )
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
@@ -262,41 +262,41 @@ def _check_workers(
         raise ValueError("persistent_workers option needs num_workers > 0")
 
 
-def _context_of(given: object, num_workers: int) -> BaseContext | None:
-    if given is None:
+def _context_of(context: object, num_workers: int) -> BaseContext | None:
+    if context is None:
         return None
     if num_workers == 0:
         raise ValueError(
             "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
             f"num_workers={num_workers}"
         )
-    if isinstance(given, str):
+    if isinstance(context, str):
         methods = multiprocessing.get_all_start_methods()
-        if given not in methods:
+        if context not in methods:
             raise ValueError(
                 f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
-                f"multiprocessing_context={given!r}"
+                f"multiprocessing_context={context!r}"
             )
-        return multiprocessing.get_context(given)
+        return multiprocessing.get_context(context)
     from multiprocessing.context import BaseContext
 
-    if not isinstance(given, BaseContext):
+    if not isinstance(context, BaseContext):
         raise TypeError(
             "multiprocessing_context option should be a valid context object or a string specifying the start method, "
-            f"but got multiprocessing_context={given}"
+            f"but got multiprocessing_context={context}"
         )
-    return given
+    return context
 
 
 def _warn_of_many(num_workers: int) -> None:
     """Warn of more workers than this process may use cores (PyTorch's warning)."""
-    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if most is not None and num_workers > most:
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if num_cores is not None and num_workers > num_cores:
         warnings.warn(
             f"This DataLoader will create {num_workers} worker processes in total. Our suggested max number of worker "
-            f"in current system is {most}, which is smaller than what this DataLoader is going to create. Please be "
-            "aware that excessive worker creation might get DataLoader running slow or even freeze, lower the worker "
-            "number to avoid potential slowness/freeze if necessary.",
+            f"in current system is {num_cores}, which is smaller than what this DataLoader is going to create. Please "
+            "be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
+            "worker number to avoid potential slowness/freeze if necessary.",
             stacklevel=3,
         )
 

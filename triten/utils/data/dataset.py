@@ -124,9 +124,11 @@ class ConcatDataset(Dataset[T_co]):
             if -index > len(self):
                 raise ValueError("absolute value of index should not exceed dataset length")
             index += len(self)
-        place = bisect.bisect_right(self.cumulative_sizes, index)
-        found: T_co = self.datasets[place][index - (self.cumulative_sizes[place - 1] if place else 0)]
-        return found
+        dataset_index = bisect.bisect_right(self.cumulative_sizes, index)
+        sample: T_co = self.datasets[dataset_index][
+            index - (self.cumulative_sizes[dataset_index - 1] if dataset_index else 0)
+        ]
+        return sample
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -171,8 +173,8 @@ class Subset(Dataset[T_co]):
         """Return several samples, in one call if the data set supports it."""
         chosen = [self.indices[i] for i in indices]
         at_once = getattr(self.dataset, "__getitems__", None)
-        found: list[T_co] = at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
-        return found
+        samples: list[T_co] = at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
+        return samples
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -24,9 +24,9 @@ class Fetching(NamedTuple):
         return _stream_fetcher(self) if self.is_iterable else _index_fetcher(self)
 
 
-def _index_fetcher(of: Fetching) -> Callable[[Any], Any]:
-    dataset, collate = of.dataset, of.collate_fn
-    if not of.is_batched:
+def _index_fetcher(fetching: Fetching) -> Callable[[Any], Any]:
+    dataset, collate = fetching.dataset, fetching.collate_fn
+    if not fetching.is_batched:
         return lambda index: collate(dataset[index])
     at_once = getattr(dataset, "__getitems__", None)
     if at_once:
@@ -34,14 +34,14 @@ def _index_fetcher(of: Fetching) -> Callable[[Any], Any]:
     return lambda indices: collate([dataset[index] for index in indices])
 
 
-def _stream_fetcher(of: Fetching) -> Callable[[Any], Any]:
-    samples, collate = iter(of.dataset), of.collate_fn
-    if not of.is_batched:
+def _stream_fetcher(fetching: Fetching) -> Callable[[Any], Any]:
+    samples, collate = iter(fetching.dataset), fetching.collate_fn
+    if not fetching.is_batched:
         return lambda _: collate(next(samples))
 
-    def fetch(places: list[None]) -> Any:
-        batch = list(itertools.islice(samples, len(places)))
-        if not batch or (of.drop_last and len(batch) < len(places)):
+    def fetch(indices: list[None]) -> Any:
+        batch = list(itertools.islice(samples, len(indices)))
+        if not batch or (fetching.drop_last and len(batch) < len(indices)):
             raise StopIteration
         return collate(batch)
 

@@ -25,16 +25,16 @@ __all__ = [
 
 def get_all_graph_pipes(graph: DataPipeGraph) -> list[DataPipe]:
     """Return the pipes of a graph, each once."""
-    found: dict[int, DataPipe] = {}
+    pipes: dict[int, DataPipe] = {}
 
     def add(graph: DataPipeGraph) -> None:
         for number, (pipe, sources) in graph.items():
-            if number not in found:
-                found[number] = pipe
+            if number not in pipes:
+                pipes[number] = pipe
                 add(sources)
 
     add(graph)
-    return list(found.values())
+    return list(pipes.values())
 
 
 def _has_methods(pipe: Any, *names: str) -> bool:

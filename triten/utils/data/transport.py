@@ -40,7 +40,7 @@ class _Packer(reduction.ForkingPickler):
         self.storages: dict[Storage, tuple[int, int]] = {}
         super().__init__(file, 5, True, self._take_buffer)
 
-    def _place(self, part: memoryview) -> tuple[int, int]:
+    def _reserve(self, part: memoryview) -> tuple[int, int]:
         """Reserve an aligned range of the block for a part; return its offset and size."""
         start = -(-self.nbytes // ALIGNED) * ALIGNED
         self.parts.append((start, part))
@@ -52,7 +52,7 @@ class _Packer(reduction.ForkingPickler):
         raw = buffer.raw()
         if not CAN_SHARE or raw.nbytes < SMALL:
             return True
-        self.buffers.append(self._place(raw))
+        self.buffers.append(self._reserve(raw))
         return False
 
     def persistent_id(self, obj: Any) -> tuple[int, int] | None:
@@ -61,7 +61,7 @@ class _Packer(reduction.ForkingPickler):
             return None
         placed = self.storages.get(obj)
         if placed is None:
-            placed = self.storages[obj] = self._place(memoryview(_bytes_of(obj)._data))
+            placed = self.storages[obj] = self._reserve(memoryview(_bytes_of(obj)._data))
         return placed
 
     def reducer_override(self, obj: Any) -> Any:

@@ -63,17 +63,17 @@ def get_worker_info() -> WorkerInfo | None:
 class Order(NamedTuple):
     """Request for a batch: the loop, the batch's number in it, and the indices.
 
-    Without indices a loop begins, with the seed of a data pipe.
+    `indices` is a tuple of the batch's index or indices; None begins a new loop, with the seed of a data pipe.
     """
 
     loop: int
     number: int
-    given: tuple[Any] | None
+    indices: tuple[Any] | None
     shared_seed: int | None = None
 
 
 class Batch(NamedTuple):
-    """The answer to an order: a batch, a `Failure`, or `END`."""
+    """Answer to an order: a batch, a `Failure`, or `End`."""
 
     loop: int
     number: int
@@ -82,7 +82,7 @@ class Batch(NamedTuple):
 
 
 class End:
-    """That a worker's stream has no more samples."""
+    """Marker of the end of a worker's stream of samples."""
 
 
 class Failure(NamedTuple):
@@ -176,7 +176,7 @@ def _serve(orders: Connection, assignment: Assignment) -> None:
         failure = failure_of(error, where)
     ended = False
     while (order := waiting.get()) is not None:
-        if order.given is None:
+        if order.indices is None:
             ended = False
             try:
                 seed_pipe(fetching.dataset, order.shared_seed)
@@ -187,7 +187,7 @@ def _serve(orders: Connection, assignment: Assignment) -> None:
         value: Any = failure or End
         if failure is None and not ended and fetch is not None:
             try:
-                value = fetch(order.given[0])
+                value = fetch(order.indices[0])
             except StopIteration as error:
                 ended = fetching.is_iterable
                 value = End if ended else failure_of(error, where)

@@ -177,7 +177,7 @@ class WorkerBatches(Iterator[Any]):
             send(worker.connection, order)
         except (BrokenPipeError, ConnectionResetError):
             raise worker.end_of_it() from None
-        worker.ordered += order.given is not None
+        worker.ordered += order.indices is not None
 
     def _receive(self) -> None:
         """Wait until batches or ends of workers come, and take all that have."""

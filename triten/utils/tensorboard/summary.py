@@ -230,7 +230,7 @@ def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Any:
     """
     categories = []
     for category, charts in layout.items():
-        found = []
+        chart_list = []
         for title, (kind, tags, *_) in charts.items():
             if kind == "Margin":
                 if len(tags) != 3:
@@ -239,8 +239,8 @@ def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Any:
                 content = {"margin": layout_pb2.MarginChartContent(series=[series])}
             else:
                 content = {"multiline": layout_pb2.MultilineChartContent(tag=tags)}
-            found.append(layout_pb2.Chart(title=title, **content))
-        categories.append(layout_pb2.Category(title=category, chart=found))
+            chart_list.append(layout_pb2.Chart(title=title, **content))
+        categories.append(layout_pb2.Category(title=category, chart=chart_list))
     text = layout_pb2.Layout(category=categories).SerializeToString()
     tensor = TensorProto(dtype="DT_STRING", string_val=[text], tensor_shape=TensorShapeProto())
     return _summary("custom_scalars__config__", tensor=tensor, metadata=_metadata("custom_scalars"))
@@ -272,10 +272,10 @@ def pr_curve(
     labels, predictions = make_np(labels).astype(np.float64), make_np(predictions)
     weights = 1.0 if weights is None else make_np(weights)
     count = min(num_thresholds, MAX_THRESHOLDS)
-    places = np.floor(predictions * (count - 1)).astype(np.int32)
+    bucket_indices = np.floor(predictions * (count - 1)).astype(np.int32)
 
     def above(chosen: Array) -> Array:
-        buckets, _ = np.histogram(places, bins=count, range=(0, count - 1), weights=chosen * weights)
+        buckets, _ = np.histogram(bucket_indices, bins=count, range=(0, count - 1), weights=chosen * weights)
         return np.cumsum(buckets[::-1])[::-1]
 
     tp, fp = above(labels), above(1.0 - labels)
@@ -290,7 +290,7 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[
     from tensorboard.plugins.mesh import metadata
     from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 
-    given = [
+    tensors_and_kinds = [
         (as_tensor(each), kind)
         for each, kind in (
             (vertices, MeshPluginData.VERTEX),
@@ -299,7 +299,7 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[
         )
         if each is not None
     ]
-    components = metadata.get_components_bitmask([kind for _, kind in given])
+    components = metadata.get_components_bitmask([kind for _, kind in tensors_and_kinds])
     config = "{}" if config_dict is None else json.dumps(config_dict, sort_keys=True)
     return Summary(
         value=[
@@ -314,7 +314,7 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[
                     tag, None, kind, components, tensor.shape, None, json_config=config
                 ),
             )
-            for tensor, kind in given
+            for tensor, kind in tensors_and_kinds
         ]
     )
 

@@ -304,19 +304,20 @@ class SummaryWriter:
         tag: str = "default",
         metadata_header: Sequence[str] | None = None,
     ) -> None:
-        """Log vectors, the rows of a matrix, for the projector, with labels and pictures of each.
+        """Log the rows of a matrix as embeddings for the projector, with optional labels and images.
 
-        Raises AssertionError for labels or pictures of another number than the vectors.
+        Raises:
+            AssertionError: The number of labels or images differs from the number of rows.
         """
         step = str(global_step or 0).zfill(5)
         encoded = tag.replace("%", "%25").replace("/", "%2f").replace("\\", "%5c")
         folder = Path(self._get_file_writer().get_logdir())
-        place = folder / step / encoded
-        place.mkdir(parents=True, exist_ok=True)
+        embedding_folder = folder / step / encoded
+        embedding_folder.mkdir(parents=True, exist_ok=True)
         name = f"{tag}:{step}"
         vectors = make_np(mat)
         info = write_embedding(
-            place, name, vectors, metadata, label_img, metadata_header, f"{step}/{encoded}"
+            embedding_folder, name, vectors, metadata, label_img, metadata_header, f"{step}/{encoded}"
         )
         self._projector.embeddings.extend([info])
         (folder / "projector_config.pbtxt").write_text(text_format.MessageToString(self._projector))

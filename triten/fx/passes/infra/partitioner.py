@@ -58,12 +58,12 @@ class _Merging:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self.place = {node: number for number, node in enumerate(nodes)}
+        self.position = {node: number for number, node in enumerate(nodes)}
         self.downstream = [0] * len(nodes)
         self.users = [0] * len(nodes)
         for number in reversed(range(len(nodes))):
             for user in nodes[number].users:
-                where = self.place[user]
+                where = self.position[user]
                 self.users[number] |= 1 << where
                 self.downstream[number] |= 1 << where | self.downstream[where]
         self.members: dict[int, int] = {}
@@ -76,45 +76,45 @@ class _Merging:
 
     def users_of(self, node: Node) -> int:
         """Return the users of a node."""
-        return self.users[self.place[node]]
+        return self.users[self.position[node]]
 
     def add(self, node: Node) -> int:
         """Make a partition of a node, and return its number."""
-        where = self.place[node]
-        number = len(self.place) - where
+        where = self.position[node]
+        number = len(self.position) - where
         self.members[number] = 1 << where
         self.first[number] = number
         self.outside_users[number] = self.users[where]
         self.reached[number] = self.downstream[where]
         return number
 
-    def merge(self, one: int, other: int) -> int:
+    def merge(self, first: int, second: int) -> int:
         """Merge two partitions into the larger one, if no path leads out of them and back.
 
         Returns:
-            The number of the merged partition, or `one`.
+            The number of the merged partition, or `first`.
         """
-        members = self.members[one] | self.members[other]
-        users = (self.outside_users[one] | self.outside_users[other]) & ~members
-        if self._reach(users, one, other) & members:
-            return one
-        if self.members[one].bit_count() < self.members[other].bit_count():
-            one, other = other, one
-        self.members[one], self.outside_users[one] = members, users
-        self.reached[one] |= self.reached[other]
-        self.first[one] = min(self.first[one], self.first[other])
+        members = self.members[first] | self.members[second]
+        users = (self.outside_users[first] | self.outside_users[second]) & ~members
+        if self._reach(users, first, second) & members:
+            return first
+        if self.members[first].bit_count() < self.members[second].bit_count():
+            first, second = second, first
+        self.members[first], self.outside_users[first] = members, users
+        self.reached[first] |= self.reached[second]
+        self.first[first] = min(self.first[first], self.first[second])
         for table in (self.members, self.first, self.outside_users, self.reached):
-            del table[other]
-        return one
+            del table[second]
+        return first
 
-    def _reach(self, users: int, one: int, other: int) -> int:
+    def _reach(self, users: int, first: int, second: int) -> int:
         """Return `users` and the nodes downstream of them, through other partitions too."""
         reached = rest = users
         while rest:
             lowest = (rest & -rest).bit_length() - 1
             reached |= self.downstream[lowest]
             rest &= ~(self.downstream[lowest] | 1 << lowest)
-        waiting = [number for number in self.members if number not in (one, other)]
+        waiting = [number for number in self.members if number not in (first, second)]
         while entered := [number for number in waiting if self.members[number] & reached]:
             waiting = [number for number in waiting if number not in entered]
             for number in entered:
@@ -181,15 +181,15 @@ class CapabilityBasedPartitioner:
             node: number
             for node in nodes
             for number, members in merging.members.items()
-            if members >> merging.place[node] & 1
+            if members >> merging.position[node] & 1
         }
         self._keep_results_together(nodes, of_node)
-        found = []
+        proposed = []
         for number in merging.members:
             inside = [node for node in nodes if of_node.get(node) == number]
             if inside and (self.allows_single_node_partition or self._is_worth_it(inside)):
-                found.append(Partition(number, inside, [merging.place[node] for node in inside]))
-        return found
+                proposed.append(Partition(number, inside, [merging.position[node] for node in inside]))
+        return proposed
 
     @staticmethod
     def _keep_results_together(nodes: Sequence[Node], of_node: dict[Node, int]) -> None:

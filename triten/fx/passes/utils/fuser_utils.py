@@ -27,21 +27,21 @@ def topo_sort(nodes: Sequence[Node]) -> list[Node]:
     Raises:
         AssertionError: The nodes use each other in a cycle, or one is given twice.
     """
-    place = {node: number for number, node in enumerate(nodes)}
-    missing = {node: sum(each in place for each in node.all_input_nodes) for node in place}
-    ready = [place[node] for node in place if not missing[node]]
+    position = {node: number for number, node in enumerate(nodes)}
+    missing = {node: sum(each in position for each in node.all_input_nodes) for node in position}
+    ready = [position[node] for node in position if not missing[node]]
     heapq.heapify(ready)
-    found: list[Node] = []
+    ordered: list[Node] = []
     while ready:
-        found.append(nodes[heapq.heappop(ready)])
-        for user in found[-1].users:
+        ordered.append(nodes[heapq.heappop(ready)])
+        for user in ordered[-1].users:
             if user in missing:
                 missing[user] -= 1
                 if not missing[user]:
-                    heapq.heappush(ready, place[user])
-    if len(found) != len(nodes):
+                    heapq.heappush(ready, position[user])
+    if len(ordered) != len(nodes):
         raise AssertionError("topological sorted nodes doesn't have same length as input nodes")
-    return found
+    return ordered
 
 
 def validate_partition(partition: Sequence[Node]) -> bool:

@@ -93,33 +93,33 @@ class SubgraphMatcher:
         searched = [
             (anchor, nodes) for anchor, nodes in zip(self.pattern_anchors, candidates, strict=True) if nodes
         ]
-        found: list[InternalMatch] = []
+        matches: list[InternalMatch] = []
         if searched:
-            self._search(searched, {}, node_name_match, found)
-        found = [match for match in found if self._is_closed(match) and _is_fusable(match)]
-        return _without_overlaps(found) if self.remove_overlapping_matches else found
+            self._search(searched, {}, node_name_match, matches)
+        matches = [match for match in matches if self._is_closed(match) and _is_fusable(match)]
+        return _without_overlaps(matches) if self.remove_overlapping_matches else matches
 
     def _search(
         self,
         searched: Sequence[tuple[Node, list[Node]]],
         known: dict[Node, Any],
         node_name_match: str,
-        found: list[InternalMatch],
+        matches: list[InternalMatch],
     ) -> None:
-        """Add to `found` every way to match the anchors that are left, beside what is matched already."""
+        """Add to `matches` every match of the remaining anchors that extends the nodes in `known`."""
         if not searched:
             if all(
                 node in known for node in (*self.pattern_placeholder_nodes, *self.pattern_returning_nodes)
             ):
                 inputs = [known[node] for node in self.pattern_placeholder_nodes]
                 results = [known[node] for node in self.pattern_returning_nodes]
-                found.append(InternalMatch(self.pattern_anchors, known, inputs, results))
+                matches.append(InternalMatch(self.pattern_anchors, known, inputs, results))
             return
-        (anchor, candidates), *others = searched
+        (anchor, candidates), *other_anchors = searched
         for node in candidates:
             trial = dict(known)
             if self._match_nodes(anchor, node, trial, node_name_match):
-                self._search(others, trial, node_name_match, found)
+                self._search(other_anchors, trial, node_name_match, matches)
 
     def _are_alike(self, pattern: Node, node: Node, node_name_match: str = "") -> bool:
         """Return whether two nodes have the same operation, whatever their arguments."""
@@ -157,32 +157,34 @@ class SubgraphMatcher:
         known[pattern] = node
         if pattern.op == "placeholder":
             return True
-        expected, given = _comparable(pattern, node)
-        if given is not None and self._match_arguments(expected, given, known):
+        expected, actual = _comparable(pattern, node)
+        if actual is not None and self._match_arguments(expected, actual, known):
             return True
         del known[pattern]
         return False
 
-    def _match_arguments(self, expected: Sequence[Any], given: Sequence[Any], known: dict[Node, Any]) -> bool:
-        return len(expected) == len(given) and all(
-            self._match_argument(first, second, known) for first, second in zip(expected, given, strict=True)
+    def _match_arguments(
+        self, expected: Sequence[Any], actual: Sequence[Any], known: dict[Node, Any]
+    ) -> bool:
+        return len(expected) == len(actual) and all(
+            self._match_argument(first, second, known) for first, second in zip(expected, actual, strict=True)
         )
 
-    def _match_argument(self, expected: Any, given: Any, known: dict[Node, Any]) -> bool:
-        if isinstance(expected, Node) and isinstance(given, Node):
-            return self._match_nodes(expected, given, known)
-        if isinstance(expected, list | tuple) and isinstance(given, list | tuple):
-            return self._match_arguments(expected, given, known)
+    def _match_argument(self, expected: Any, actual: Any, known: dict[Node, Any]) -> bool:
+        if isinstance(expected, Node) and isinstance(actual, Node):
+            return self._match_nodes(expected, actual, known)
+        if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+            return self._match_arguments(expected, actual, known)
         if isinstance(expected, Node):
             if expected.op != "placeholder":
                 return self.ignore_literals
             if expected in known:
-                return type(known[expected]) is type(given) and bool(known[expected] == given)
-            known[expected] = given
+                return type(known[expected]) is type(actual) and bool(known[expected] == actual)
+            known[expected] = actual
             return True
         if self.ignore_literals:
             return True
-        return type(expected) is type(given) and bool(expected == given)
+        return type(expected) is type(actual) and bool(expected == actual)
 
     def _is_closed(self, match: InternalMatch) -> bool:
         """Return whether only the match's results are used outside of it."""
@@ -222,10 +224,10 @@ def _is_fusable(match: InternalMatch) -> bool:
 
 def _without_overlaps(matches: Sequence[InternalMatch]) -> list[InternalMatch]:
     taken: set[Node] = set()
-    kept: list[InternalMatch] = []
+    disjoint: list[InternalMatch] = []
     for match in matches:
         nodes = _computed(match)
         if taken.isdisjoint(nodes):
-            kept.append(match)
+            disjoint.append(match)
             taken.update(nodes)
-    return kept
+    return disjoint

@@ -106,16 +106,16 @@ class PagedAttention:
         k_cache: Tensor,
         v_cache: Tensor,
     ) -> None:
-        """Write keys and values of some tokens where the pages of their sequences have them.
+        """Write the keys and values of some tokens to the pages of their sequences.
 
         Args:
-            batch_idx: numbers of the sequences, of shape (B).
+            batch_idx: The indices of the sequences, of shape (B).
             input_pos: The token positions of shape (B, S), for which `reserve` was called.
             k_val, v_val: The keys and values of shape (B, H, S, D).
             k_cache, v_cache: The caches of shape (1, H, n_pages * page_size, D).
 
         Raises:
-            RuntimeError: if `k_val` requires grad, or for shapes that do not belong together.
+            RuntimeError: `k_val` requires grad, or shapes do not match.
         """
         if k_val.requires_grad:
             raise RuntimeError("val must not require gradient")
@@ -127,9 +127,11 @@ class PagedAttention:
             ("k_val and k_cache has the same hidden dim", "D", width, k_cache.shape[3]),
             ("v_val and v_cache has the same hidden dim", "D", v_val.shape[3], v_cache.shape[3]),
         )
-        for what, letter, given, other in expected:
-            if given != other:
-                raise RuntimeError(f"Expect {what} but got {letter}={given} and {letter}={other}.")
+        for requirement, letter, size, expected_size in expected:
+            if size != expected_size:
+                raise RuntimeError(
+                    f"Expect {requirement} but got {letter}={size} and {letter}={expected_size}."
+                )
         pages = self.page_table[batch_idx].gather(1, (input_pos // self.page_size).to(int64))
         rows = (pages * self.page_size + input_pos % self.page_size).flatten()
         for cache, value in ((k_cache, k_val), (v_cache, v_val)):

@@ -111,11 +111,11 @@ def _generating(iterate: Callable[[Any], Generator[Any, Any, Any]]) -> Callable[
 
 def _tell_pipe(error: Exception, pipe: Pipe) -> None:
     """Add the pipe whose ``__iter__`` has failed to an error's message, once."""
-    told = f"\nThis exception is thrown by __iter__ of {describe(pipe)}"
+    note = f"\nThis exception is thrown by __iter__ of {describe(pipe)}"
     if not error.args or not isinstance(error.args[0], str):
-        error.args = (told,)
+        error.args = (note,)
     elif "thrown by __iter__ of" not in error.args[0] and "has been invalidated" not in error.args[0]:
-        error.args = (error.args[0] + told, *error.args[1:])
+        error.args = (error.args[0] + note, *error.args[1:])
 
 
 def _returning(iterate: Callable[[Any], Iterator[Any]], has_next: bool) -> Callable[[Any], Iterator[Any]]:

@@ -83,11 +83,11 @@ class Concater(Pipe):
         self.datapipes = _checked(datapipes)
 
     def __getitem__(self, index: Any) -> Any:
-        place = index
+        position = index
         for pipe in self.datapipes:
-            if place < len(pipe):
-                return pipe[place]
-            place -= len(pipe)
+            if position < len(pipe):
+                return pipe[position]
+            position -= len(pipe)
         raise IndexError(f"Index {index} is out of range.")
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class Batcher(Pipe):
         last = min(first + self.batch_size, count)
         if index < 0 or first >= count or (self.drop_last and last - first < self.batch_size):
             raise IndexError(f"Index {index} is out of bound.")
-        return self.wrapper_class([self.datapipe[place] for place in range(first, last)])
+        return self.wrapper_class([self.datapipe[position] for position in range(first, last)])
 
     def __len__(self) -> int:
         count = len(self.datapipe)

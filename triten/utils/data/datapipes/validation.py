@@ -87,21 +87,21 @@ class non_deterministic:
     def deterministic_wrapper_fn(self, *args: Any, **kwargs: Any) -> IterDataPipe[Any]:
         """Build the pipe if its arguments make it deterministic."""
         assert self._tells is not None and self.cls is not None
-        told = self._tells(*args, **kwargs)
-        if not isinstance(told, bool):
+        is_deterministic = self._tells(*args, **kwargs)
+        if not isinstance(is_deterministic, bool):
             raise TypeError(
                 "deterministic_fn of `non_deterministic` decorator is required to return a boolean value, but "
-                f"{type(told)} is found"
+                f"{type(is_deterministic)} is found"
             )
-        if told and _Asked.determinism:
+        if is_deterministic and _Asked.determinism:
             raise TypeError(self._refusal(" with the inputs"))
         return self.cls(*args, **kwargs)
 
-    def _refusal(self, what: str) -> str:
+    def _refusal(self, suffix: str) -> str:
         assert self.cls is not None
         return (
-            f"{self.cls.__name__} is non-deterministic{what}, but you set 'guaranteed_datapipes_determinism'. You can "
-            "turn off determinism for this DataPipe if that is acceptable for your application"
+            f"{self.cls.__name__} is non-deterministic{suffix}, but you set 'guaranteed_datapipes_determinism'. You "
+            "can turn off determinism for this DataPipe if that is acceptable for your application"
         )
 
 

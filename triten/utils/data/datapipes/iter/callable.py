@@ -46,18 +46,18 @@ class MapperIterDataPipe(Pipe):
         if column is None:
             return self.fn(sample)
         several = isinstance(column, list | tuple)
-        found = self.fn(*(sample[each] for each in column)) if several else self.fn(sample[column])
+        result = self.fn(*(sample[each] for each in column)) if several else self.fn(sample[column])
         was_tuple = isinstance(sample, tuple)
         parts = list(sample) if was_tuple else sample
         if self.output_col is None:
-            first, *others = column if several else [column]
-            parts[first] = found
-            for each in sorted(others, reverse=True):
+            first, *other_columns = column if several else [column]
+            parts[first] = result
+            for each in sorted(other_columns, reverse=True):
                 del parts[each]
         elif self.output_col == -1:
-            parts.append(found)
+            parts.append(result)
         else:
-            parts[self.output_col] = found
+            parts[self.output_col] = result
         return tuple(parts) if was_tuple else parts
 
     def __iter__(self) -> Iterator[Any]:

@@ -108,8 +108,8 @@ class ShufflerIterDataPipe(Seeded, Pipe):
             if len(self._buffer) < self.buffer_size:
                 self._buffer.append(sample)
                 continue
-            place = self._rng.randrange(len(self._buffer))
-            drawn, self._buffer[place] = self._buffer[place], sample
+            index = self._rng.randrange(len(self._buffer))
+            drawn, self._buffer[index] = self._buffer[index], sample
             yield drawn
         while self._buffer:
             yield self._buffer.pop(self._rng.randrange(len(self._buffer)))

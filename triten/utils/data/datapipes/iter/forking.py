@@ -147,18 +147,18 @@ class _DemultiplexerIterDataPipe(_Container):
         raise TypeError("a pipe of `demux` has no length: it depends on the samples")
 
     def _distribute(self, waiting: list[deque[Any]], sample: Any, instance_id: int) -> None:
-        place = self.classifier_fn(sample)
-        if place is None and self.drop_none:
+        branch = self.classifier_fn(sample)
+        if branch is None and self.drop_none:
             StreamWrapper.close_streams(sample)
             return
-        if place is None or not 0 <= place < self.num_instances:
+        if branch is None or not 0 <= branch < self.num_instances:
             raise ValueError(
-                f"Output of the classification fn should be between 0 and {self.num_instances - 1}. {place} is "
+                f"Output of the classification fn should be between 0 and {self.num_instances - 1}. {branch} is "
                 "returned."
             )
-        waiting[place].append(sample)
+        waiting[branch].append(sample)
         held = sum(len(queue) for number, queue in enumerate(waiting) if number != instance_id)
-        if place != instance_id and 0 <= self.buffer_size < held:
+        if branch != instance_id and 0 <= self.buffer_size < held:
             raise BufferError(
                 f"DemultiplexerIterDataPipe buffer overflow, buffer size {self.buffer_size} is insufficient."
             )

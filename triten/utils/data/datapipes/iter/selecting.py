@@ -33,16 +33,16 @@ class FilterIterDataPipe(Pipe):
     def _is_kept(self, sample: Any) -> bool:
         column = self.input_col
         if column is None:
-            kept = self.filter_fn(sample)
+            is_kept = self.filter_fn(sample)
         elif isinstance(column, list | tuple):
-            kept = self.filter_fn(*(sample[each] for each in column))
+            is_kept = self.filter_fn(*(sample[each] for each in column))
         else:
-            kept = self.filter_fn(sample[column])
-        if not isinstance(kept, bool):
+            is_kept = self.filter_fn(sample[column])
+        if not isinstance(is_kept, bool):
             raise ValueError(
-                "Boolean output is required for `filter_fn` of FilterIterDataPipe, got", type(kept)
+                "Boolean output is required for `filter_fn` of FilterIterDataPipe, got", type(is_kept)
             )
-        return kept
+        return is_kept
 
     def __iter__(self) -> Iterator[Any]:
         for sample in self.datapipe:

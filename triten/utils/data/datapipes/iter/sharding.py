@@ -67,8 +67,8 @@ class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
         self.num_of_instances, self.instance_id = 1, 0
         for group in sorted(self.groups, reverse=True):
             if self.sharding_group_filter in (None, group):
-                count, place = self.groups[group]
-                self.instance_id += self.num_of_instances * place
+                count, rank = self.groups[group]
+                self.instance_id += self.num_of_instances * rank
                 self.num_of_instances *= count
 
     def __iter__(self) -> Iterator[Any]:

@@ -198,8 +198,8 @@ class Decoder:
         if self._is_stream_handle(data):
             stream, data = data, b"".join(data)
             stream.close()
-        found = (handler(key, data) for handler in self.handlers)
-        return next((each for each in found if each is not None), data)
+        decoded = (handler(key, data) for handler in self.handlers)
+        return next((each for each in decoded if each is not None), data)
 
     def decode(self, data: Any) -> dict[str, Any]:
         """Decode a pair of a path and a file, or several pairs; of a path with a leading ``_``, bytes are text."""
