@@ -98,6 +98,6 @@ def __getattr__(name: str) -> Any:
 
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_LATE[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    attribute = getattr(import_module(f".{_LATE[name]}", __name__), name)
+    globals()[name] = attribute
+    return attribute

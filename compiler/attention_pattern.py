@@ -54,13 +54,13 @@ class Dropout(NamedTuple):
     Attributes:
         node: The random op.
         p: The probability of dropping a weight.
-        left, kept: The nodes that take its results: the remaining weights and the mask.
+        left, keep_mask: The nodes that take its results: the remaining weights and the mask.
     """
 
     node: Node
     p: float
     left: Node
-    kept: Node | None
+    keep_mask: Node | None
 
 
 @dataclass
@@ -135,60 +135,64 @@ def has_attention(graph: Graph) -> bool:
 def attentions(graph: Graph) -> list[Attention]:
     """Return every attention in a graph, in order."""
     softmaxes = [n for n in graph.find_nodes(op="call_function") if operator_name(n) == SOFTMAX]
-    found = [_attention(node) for node in softmaxes]
-    return [each for each in found if each is not None]
+    matches = [_attention(node) for node in softmaxes]
+    return [each for each in matches if each is not None]
 
 
 def flat(node: Node) -> Elements:
     """Return the elements of a matmul's operand as (N, rows, columns)."""
-    found = elements_of(node)
-    return found if len(found.sizes) == 3 else Elements(found.root, (1, *found.sizes), (0, *found.strides))
+    elements = elements_of(node)
+    return (
+        elements
+        if len(elements.sizes) == 3
+        else Elements(elements.root, (1, *elements.sizes), (0, *elements.strides))
+    )
 
 
-def _operand(product: Node, place: int) -> Node:
-    node = product.args[place]
+def _operand(product: Node, index: int) -> Node:
+    node = product.args[index]
     assert isinstance(node, Node)
     return node
 
 
 def _attention(softmax: Node) -> Attention | None:
-    given, dim, _ = bound_arguments(softmax)
-    if dim % max(given.val.ndim, 1) != given.val.ndim - 1:
+    scores_node, dim, _ = bound_arguments(softmax)
+    if dim % max(scores_node.val.ndim, 1) != scores_node.val.ndim - 1:
         return None
-    scores = _scores(given, given.val.sizes[:-2])
+    scores = _scores(scores_node, scores_node.val.sizes[:-2])
     if scores is None or scores.product.val.sizes[-1] == 1:
         return None
     readers = list(_readers(softmax))
     dropout = _dropout(readers, scores.product)
     if dropout is not None:
         readers = [each for each in readers if each[1] is not dropout.node] + list(_readers(dropout.left))
-    found: Attention | None = None
+    attention: Attention | None = None
     derivative: Node | None = None
     of_value: Node | None = None
-    for seen, user in readers:
-        order = _order(seen, scores.product)
+    for view, user in readers:
+        order = _order(view, scores.product)
         if operator_name(user) == SOFTMAX_BACKWARD:
-            if order != ROWS or derivative is not None or seen is not user.args[1]:
+            if order != ROWS or derivative is not None or view is not user.args[1]:
                 return None
             derivative = user
-        elif operator_name(user) not in PRODUCTS or seen is not user.args[0] or seen is user.args[1]:
+        elif operator_name(user) not in PRODUCTS or view is not user.args[0] or view is user.args[1]:
             return None
-        elif order == ROWS and found is None:
-            found = Attention(scores, user, dropout)
+        elif order == ROWS and attention is None:
+            attention = Attention(scores, user, dropout)
         elif order == COLUMNS and of_value is None:
             of_value = user
         else:
             return None
-    if found is None or (derivative is None and of_value is None):
-        return found
-    found.gradients = _gradients(found, derivative, of_value)
-    return None if found.gradients is None else found
+    if attention is None or (derivative is None and of_value is None):
+        return attention
+    attention.gradients = _gradients(attention, derivative, of_value)
+    return None if attention.gradients is None else attention
 
 
 def _dropout(readers: list[tuple[Node, Node]], product: Node) -> Dropout | None:
     """Return the dropout that reads all weights, or None."""
-    for seen, user in readers:
-        if operator_name(user) != DROPOUT or _order(seen, product) != ROWS:
+    for view, user in readers:
+        if operator_name(user) != DROPOUT or _order(view, product) != ROWS:
             continue
         call = dropout_call(user)
         left = None if call is None else call.results.get(0)
@@ -197,13 +201,13 @@ def _dropout(readers: list[tuple[Node, Node]], product: Node) -> Dropout | None:
     return None
 
 
-def _order(seen: Node, product: Node) -> str | None:
+def _order(view: Node, product: Node) -> str | None:
     """Return the order in which a view has one element for each query and key, or None."""
     queries, keys = product.val.sizes[-2:]
-    found = flat(seen) if seen.val.ndim in (2, 3) else elements_of(seen)
-    if found.sizes[-2:] == (queries, keys) and found.strides == row_major(found.sizes):
+    elements = flat(view) if view.val.ndim in (2, 3) else elements_of(view)
+    if elements.sizes[-2:] == (queries, keys) and elements.strides == row_major(elements.sizes):
         return ROWS
-    turned = found.transposed()
+    turned = elements.transposed()
     if turned.sizes[-2:] == (queries, keys) and turned.strides == row_major(turned.sizes):
         return COLUMNS
     return None
@@ -257,20 +261,22 @@ def _scores(node: Node, lead: tuple[int, ...]) -> Scores | None:
     if name in PRODUCTS:
         return Scores(step, 1.0, None, False, lead)
     if name in MULTIPLIED | DIVIDED:
-        found, factor = _scores(step.args[0], lead), step.args[1]
-        if found is None or factor.__class__ not in NUMBERS or not factor or not math.isfinite(factor):
+        inner_scores, factor = _scores(step.args[0], lead), step.args[1]
+        if inner_scores is None or factor.__class__ not in NUMBERS or not factor or not math.isfinite(factor):
             return None
-        if found.mask is not None and (factor < 0 or not found.is_filled):
+        if inner_scores.mask is not None and (factor < 0 or not inner_scores.is_filled):
             return None  # minus infinity is unchanged by a factor, an added number is not
-        return found._replace(scale=found.scale * factor if name in MULTIPLIED else found.scale / factor)
+        return inner_scores._replace(
+            scale=inner_scores.scale * factor if name in MULTIPLIED else inner_scores.scale / factor
+        )
     if name == FILL and step.args[2] == -math.inf:
         return _masked(step, step.args[0], step.args[1], True)
     if name == ADD and step.kwargs.get("alpha", 1) == 1:
         for scores, bias in (step.args, step.args[::-1]):
             if isinstance(scores, Node) and isinstance(bias, Node) and scores.val.sizes == step.val.sizes:
-                found = _masked(step, scores, bias, False)
-                if found is not None:
-                    return found
+                inner_scores = _masked(step, scores, bias, False)
+                if inner_scores is not None:
+                    return inner_scores
     return None
 
 
@@ -278,13 +284,13 @@ def _masked(step: Node, scores: Node, mask: Node, is_filled: bool) -> Scores | N
     sizes = step.val.sizes
     if scores.val.sizes != sizes or not 2 <= mask.val.ndim <= len(sizes) <= 4:
         return None
-    found = _scores(scores, sizes[:-2])
-    if found is None or found.mask is not None:
+    inner_scores = _scores(scores, sizes[:-2])
+    if inner_scores is None or inner_scores.mask is not None:
         return None
-    wanted = found.product.val.dtype
-    if not is_filled and mask.val.dtype is not wanted and mask.val.dtype is not float32:
+    mask_dtype = inner_scores.product.val.dtype
+    if not is_filled and mask.val.dtype is not mask_dtype and mask.val.dtype is not float32:
         return None
-    return found._replace(mask=mask, is_filled=is_filled, lead=sizes[:-2])
+    return inner_scores._replace(mask=mask, is_filled=is_filled, lead=sizes[:-2])
 
 
 def _gradients(attention: Attention, derivative: Node | None, of_value: Node | None) -> Gradients | None:
@@ -303,10 +309,10 @@ def _gradients(attention: Attention, derivative: Node | None, of_value: Node | N
             return None
         grad = own
     assert grad is not None
-    found = Gradients(grad, of_value=of_value)
-    if derivative is not None and not _follow(derivative, found, attention, 1.0, False):
+    gradients = Gradients(grad, of_value=of_value)
+    if derivative is not None and not _follow(derivative, gradients, attention, 1.0, False):
         return None
-    return found
+    return gradients
 
 
 def _before_dropout(step: Node | None, dropout: Dropout) -> Node | None:
@@ -314,49 +320,54 @@ def _before_dropout(step: Node | None, dropout: Dropout) -> Node | None:
     if step is None or operator_name(step) != DROPOUT_BACKWARD:
         return None
     grad, mask, scale = step.args
-    kept = dropout.kept
-    if kept is None or mask is not kept or set(kept.users) != {step} or scale != 1.0 / (1.0 - dropout.p):
+    keep_mask = dropout.keep_mask
+    if (
+        keep_mask is None
+        or mask is not keep_mask
+        or set(keep_mask.users) != {step}
+        or scale != 1.0 / (1.0 - dropout.p)
+    ):
         return None
     return _before(grad)
 
 
-def _follow(step: Node, found: Gradients, attention: Attention, scale: float, is_filled: bool) -> bool:
+def _follow(step: Node, gradients: Gradients, attention: Attention, scale: float, is_filled: bool) -> bool:
     """Record the matmuls that read the scores' gradient, after the same steps as those of the scores.
 
     Return False if the steps differ.
     """
     scores = attention.scores
-    for seen, user in _readers(step):
+    for view, user in _readers(step):
         name = operator_name(user)
-        if _order(seen, scores.product) is None:
+        if _order(view, scores.product) is None:
             return False
-        if name in MULTIPLIED | DIVIDED and seen is user.args[0] and user.args[1].__class__ in NUMBERS:
+        if name in MULTIPLIED | DIVIDED and view is user.args[0] and user.args[1].__class__ in NUMBERS:
             factor = user.args[1]
             after = scale * factor if name in MULTIPLIED else scale / factor
-            if not _follow(user, found, attention, after, is_filled):
+            if not _follow(user, gradients, attention, after, is_filled):
                 return False
-        elif name == FILL and seen is user.args[0] and user.args[1] is scores.mask and user.args[2] == 0:
-            if is_filled or not _follow(user, found, attention, scale, True):
+        elif name == FILL and view is user.args[0] and user.args[1] is scores.mask and user.args[2] == 0:
+            if is_filled or not _follow(user, gradients, attention, scale, True):
                 return False
         else:
             is_whole = math.isclose(scale, scores.scale, rel_tol=1e-12) and is_filled == scores.is_filled
-            if name not in PRODUCTS or not is_whole or not _note(seen, user, found, attention):
+            if name not in PRODUCTS or not is_whole or not _note(view, user, gradients, attention):
                 return False
     return True
 
 
-def _note(seen: Node, product: Node, found: Gradients, attention: Attention) -> bool:
+def _note(view: Node, product: Node, gradients: Gradients, attention: Attention) -> bool:
     """Record a matmul that computes the gradient of the queries or the keys. Return False if it computes neither."""
     left, right = product.args[:2]
-    how = _order(seen, attention.scores.product)
+    how = _order(view, attention.scores.product)
     if left is right:
         return False
-    if seen is left and how == ROWS and flat(right) == flat(attention.key).transposed():
-        is_new, found.of_query = found.of_query is None, product
-    elif seen is right and how == ROWS and flat(left) == flat(attention.query).transposed():
-        is_new, found.of_key, found.key_is_transposed = found.of_key is None, product, True
-    elif seen is left and how == COLUMNS and flat(right) == flat(attention.query):
-        is_new, found.of_key = found.of_key is None, product
+    if view is left and how == ROWS and flat(right) == flat(attention.key).transposed():
+        is_new, gradients.of_query = gradients.of_query is None, product
+    elif view is right and how == ROWS and flat(left) == flat(attention.query).transposed():
+        is_new, gradients.of_key, gradients.key_is_transposed = gradients.of_key is None, product, True
+    elif view is left and how == COLUMNS and flat(right) == flat(attention.query):
+        is_new, gradients.of_key = gradients.of_key is None, product
     else:
         return False
     return is_new

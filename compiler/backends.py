@@ -78,9 +78,9 @@ def find_backend(name: str | Backend) -> str | Backend:
     """Return a backend by name, or as given if it is callable. Raise RuntimeError for an unknown name."""
     if callable(name):
         return name
-    found = _registered.get(name)
-    if found is not None:
-        return found
+    backend = _registered.get(name)
+    if backend is not None:
+        return backend
     if name not in BUILT_IN:
         raise RuntimeError(
             f"Invalid backend: {name!r}, see `tt.compiler.list_backends()` for available backends"

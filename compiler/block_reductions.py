@@ -68,8 +68,8 @@ class ReductionSpace(NamedTuple):
 
     def holds(self, sizes: Sequence[int]) -> bool:
         """Return True if a result of these sizes belongs to the kernel: all elements, or a reduction's result."""
-        ones = tuple([1 if d in self.dims else n for d, n in enumerate(self.sizes)])
-        return tuple(sizes) in (self.sizes, self.kept, ones)
+        keepdim_sizes = tuple([1 if d in self.dims else n for d, n in enumerate(self.sizes)])
+        return tuple(sizes) in (self.sizes, self.kept, keepdim_sizes)
 
     def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
         """Return True if a step reads only the same block of another step's result, before any reduction."""
@@ -173,10 +173,10 @@ def block_reduction(node: Node) -> ReductionCall | None:
         return None
     if any((out.dtype is bool_) != (stub in TRUTHS) for out in outs):
         return None
-    given = arguments.get("dim")
-    if given is not None and any(d.__class__ is not int for d in _as_tuple(given)):
+    dim = arguments.get("dim")
+    if dim is not None and any(d.__class__ is not int for d in _as_tuple(dim)):
         return None
-    dims = reduced_dims(given, spec.ndim)
+    dims = reduced_dims(dim, spec.ndim)
     space = ReductionSpace(tuple(spec.sizes), dims, device)
     if not spec.numel or space.n < 2:
         return None

@@ -84,17 +84,17 @@ def channel_norm_call(node: Node) -> ChannelNormCall | None:
         return None
     if made.target._entry.name != OPERATOR or list(made.users) != [node]:
         return None
-    given, weight, bias, mean, variance, _, eps = bound_arguments(made)
-    tensors = [each for each in (given, weight, bias, mean, variance) if each is not None]
+    source, weight, bias, mean, variance, _, eps = bound_arguments(made)
+    tensors = [each for each in (source, weight, bias, mean, variance) if each is not None]
     if not all(isinstance(each, Node) and isinstance(each.val, TensorSpec) for each in tensors):
         return None
-    orders = [(each.val.is_contiguous, is_channels_last(each.val)) for each in (given, node)]
+    orders = [(each.val.is_contiguous, is_channels_last(each.val)) for each in (source, node)]
     if isinstance(eps, Node) or orders[0] != orders[1] or not any(orders[0]):
         return None
     if (
-        any(each.val.device is not given.val.device for each in tensors)
-        or node.val.dtype is not given.val.dtype
+        any(each.val.device is not source.val.device for each in tensors)
+        or node.val.dtype is not source.val.dtype
     ):
         return None
     floats = all(each.val.dtype.is_floating_point and each.val.itemsize > 1 for each in tensors)
-    return ChannelNormCall(made, given, weight, bias, mean, variance, float(eps)) if floats else None
+    return ChannelNormCall(made, source, weight, bias, mean, variance, float(eps)) if floats else None

@@ -130,37 +130,37 @@ def bare(tensor: Any) -> Any:
     return made
 
 
-def without_history(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function that detaches the inputs at these places. A repeated tensor is detached once."""
-    if not places:
+def without_history(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that detaches the inputs at these indices. A repeated tensor is detached once."""
+    if not indices:
         return lambda inputs: inputs
-    seen: list[Any] = [None] * (max(places) + 1)
+    detached: list[Any] = [None] * (max(indices) + 1)
 
     def prepared(inputs: Sequence[Any]) -> Sequence[Any]:
         filled = list(inputs)
-        for place in places:
-            tensor = filled[place]
-            known = seen[place]
+        for index in indices:
+            tensor = filled[index]
+            known = detached[index]
             if known is None or known[0]() is not tensor or known[1]._data is not tensor._data:
-                known = seen[place] = (weakref.ref(tensor), bare(tensor))
+                known = detached[index] = (weakref.ref(tensor), bare(tensor))
                 followers = vars(tensor).get(FOLLOWERS)
                 if followers is not None:
                     followers.append(weakref.ref(known[1]))
-            filled[place] = known[1]
+            filled[index] = known[1]
         return filled
 
     return prepared
 
 
 def needing_gradients(recording: Recording, examples: Sequence[Any]) -> list[int]:
-    """Return the places of the inputs that require grad, which all calls of a graph have in common."""
+    """Return the indices of the inputs that require grad, which all calls of a graph have in common."""
     return [i for i, tensor in enumerate(examples) if tensor._spec.requires_grad]
 
 
 def laid_out(gradient: Any, spec: Any) -> Any:
     """Return a gradient with the strides for which backward was captured. Eager gradients may be expanded."""
-    found = gradient._spec
-    if (found.sizes, found.strides) == (spec.sizes, spec.strides):
+    layout = gradient._spec
+    if (layout.sizes, layout.strides) == (spec.sizes, spec.strides):
         return bare(gradient)
     made = ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
     return made.copy_(gradient.detach())
@@ -232,11 +232,11 @@ def _without_gradients(
                 results[i]._creation = None  # of the block in which the graph runs, and not the program
         if same or views is not None or tell_apart is not None:
             filled = list(results)
-            for place, source in same.items():
-                filled[place] = given_back(inputs, source, place in recording.identical, place in shown)
+            for index, source in same.items():
+                filled[index] = given_back(inputs, source, index in recording.identical, index in shown)
             if views is not None:
-                for place, value in zip(aliases, views(inputs), strict=True):
-                    filled[place] = value
+                for index, value in zip(aliases, views(inputs), strict=True):
+                    filled[index] = value
             if tell_apart is not None:
                 tell_apart(filled)
             results = filled
@@ -250,9 +250,9 @@ def _with_gradients(
 ) -> Compilation:
     run_early_passes(recording.graph, backend == "triten")
     parts = split(recording)
-    wanted = recording.gradients
-    assert wanted is not None
-    if any(i in wanted for i in recording.written):
+    grad_inputs = recording.gradients
+    assert grad_inputs is not None
+    if any(i in grad_inputs for i in recording.written):
         raise Unsupported("the function writes to a tensor that requires grad")
     draws = any(n.draws for n in recording.graph.find_nodes(op="call_function"))
     forward, forward_schedule = compile_graph(parts.forward, backend, examples, tunes=options.tunes)
@@ -349,15 +349,17 @@ def _stage_function(
     """Return the autograd Function of a stage.
 
     Its inputs are saved values of forward, the results of earlier stages, and the graph's inputs; its outputs are the
-    stage's results. Leaves take over the gradients at `unshared` places.
+    stage's results. Leaves take over the gradients at `unshared` indices.
     """
-    results, kept_inputs, kept = recording.results, stage.kept_inputs, stage.kept
+    results, saved_inputs, saved_indices = recording.results, stage.saved_inputs, stage.saved
     differentiable, before = set(with_gradient), len(earlier)
-    places = [*range(1, 1 + before), *(1 + before + i for i in recording.gradients or ())]
+    grad_positions = [*range(1, 1 + before), *(1 + before + i for i in recording.gradients or ())]
     # A result that views an internal value is returned as a tensor of its own: a view that a custom function returns
     # could not be written to.
     viewing = [i for i in own if _is_view_made(recording.graph.output_node.args[0][i])]
-    tangent_specs = [n.val for n in stage.graph.find_nodes(op="placeholder")[len(kept_inputs) + len(kept) :]]
+    tangent_specs = [
+        n.val for n in stage.graph.find_nodes(op="placeholder")[len(saved_inputs) + len(saved_indices) :]
+    ]
 
     class Compiled(Function):
         """One call of the graph, as autograd sees it."""
@@ -367,7 +369,7 @@ def _stage_function(
         @staticmethod
         def forward(ctx: Any, made: Sequence[Any], *tensors: Any) -> Any:
             ctx.save_for_backward(
-                *[tensors[before + i] for i in kept_inputs], *[made[results + i] for i in kept]
+                *[tensors[before + i] for i in saved_inputs], *[made[results + i] for i in saved_indices]
             )
             ctx.inputs = tensors
             ctx.set_materialize_grads(True)
@@ -382,7 +384,7 @@ def _stage_function(
             if ctx.maybe_clear_saved_tensors():
                 ctx.inputs = ()
             coming = [g for i, g in zip(own, grads, strict=True) if i in differentiable]
-            found: list[Any] = [None] * (1 + len(tensors))
+            input_grads: list[Any] = [None] * (1 + len(tensors))
             if is_grad_enabled() or any(g._spec.keys & _TRANSFORMED for g in coming):
                 if draws:
                     raise RuntimeError(
@@ -401,9 +403,9 @@ def _stage_function(
             for i, each in enumerate(made):
                 if each is not None and i not in own_gradients:
                     mark_shared(each)
-            for place, grad in zip(places, made, strict=True):
-                found[place] = grad
-            return tuple(found)
+            for position, grad in zip(grad_positions, made, strict=True):
+                input_grads[position] = grad
+            return tuple(input_grads)
 
     return Compiled
 
@@ -415,11 +417,11 @@ def joint_of_stage(recording: Recording, number: int) -> Graph:
     first = len(every) - len(recording.differentiable)
     mine = first + sum(map(len, recording.stages[:number]))
     tangents = every[mine : mine + len(recording.stages[number])]
-    given = [graph.output_node.args[0][i] for i in recording.arrivals[number]]
+    earlier_results = [graph.output_node.args[0][i] for i in recording.arrivals[number]]
     gradients = gradients_by_stage(recording)[number]
     made = Graph()
     copies: dict[Node, Node] = {}
-    for node in (*given, *every[:first], *tangents):
+    for node in (*earlier_results, *every[:first], *tangents):
         copies[node] = made.placeholder(node.name, node.val)
     needed = needed_for([g for g in gradients if isinstance(g, Node)], copies.keys())
     for node in graph.nodes:
@@ -434,8 +436,10 @@ def graphed_forward(
 ) -> GraphedProgram:
     """Return forward as CUDA graphs, which read parameters and held tensors in place."""
     count = recording.arguments + len(recording.held)
-    places = [i for i in range(count) if i >= recording.arguments or isinstance(examples[i], Parameter)]
-    return GraphedProgram(program, graph, lambda: places, recording.results)
+    in_place_indices = [
+        i for i in range(count) if i >= recording.arguments or isinstance(examples[i], Parameter)
+    ]
+    return GraphedProgram(program, graph, lambda: in_place_indices, recording.results)
 
 
 def graphed_backward(
@@ -443,9 +447,9 @@ def graphed_backward(
 ) -> GraphedProgram:
     """Return backward as CUDA graphs, which read in place the tensors that forward reads in place, and saved values."""
 
-    def places() -> list[int]:
-        given = [i for i, place in enumerate(stage.kept_inputs) if place in forward.aliased]
-        return [*given, *kept]
+    def in_place_indices() -> list[int]:
+        input_indices = [i for i, index in enumerate(stage.saved_inputs) if index in forward.aliased]
+        return [*input_indices, *saved]
 
-    kept = range(len(stage.kept_inputs), len(stage.kept_inputs) + len(stage.kept))
-    return GraphedProgram(program, stage.graph, places, after=forward, kept=kept)
+    saved = range(len(stage.saved_inputs), len(stage.saved_inputs) + len(stage.saved))
+    return GraphedProgram(program, stage.graph, in_place_indices, after=forward, saved=saved)

@@ -111,9 +111,9 @@ class CatCall(FusedStep):
 
         return {self.node: joined_elements(self, writer)}
 
-    def read_region(self, place: int) -> Region:
+    def read_region(self, index: int) -> Region:
         """Return the region of a part."""
-        return Region(self, place)
+        return Region(self, index)
 
 
 class Region(NamedTuple):
@@ -161,10 +161,10 @@ def cat_call(
         return None
     if spec.device.type == "cpu" and not is_possible():
         return None
-    found = JOINING[node.target._entry.name](bound_arguments(node), spec)
-    if found is None or not 2 <= len(found[1]) <= MAX_PARTS:
+    dim_and_parts = JOINING[node.target._entry.name](bound_arguments(node), spec)
+    if dim_and_parts is None or not 2 <= len(dim_and_parts[1]) <= MAX_PARTS:
         return None
-    dim, parts = found
+    dim, parts = dim_and_parts
     if not all(isinstance(p, Padding) or _is_part(p.val, spec) for p in parts):
         return None
     chains: list[frozenset[Node]] = []
@@ -186,9 +186,13 @@ def _joined(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
 
 def _gradient_of_slice(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
     gradient, _, dim, start, end, step = values
-    at = dim % spec.ndim
-    first, last, _ = slice(start, end).indices(spec.sizes[at])
-    return (at, _padded(gradient, first, spec.sizes[at] - last, 0)) if step == 1 and first < last else None
+    slice_dim = dim % spec.ndim
+    first, last, _ = slice(start, end).indices(spec.sizes[slice_dim])
+    return (
+        (slice_dim, _padded(gradient, first, spec.sizes[slice_dim] - last, 0))
+        if step == 1 and first < last
+        else None
+    )
 
 
 def _constant_padding(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
@@ -235,34 +239,34 @@ def _chain_of(
     taken: Collection[Node],
 ) -> frozenset[Node]:
     """Return the pointwise steps of a part's sizes that no step outside of the part reads."""
-    found: set[Node] = set()
+    chain: set[Node] = set()
     waiting = [part]
     while waiting:
         node = waiting.pop()
         call = calls.get(node)
         if call is None or not call.is_pointwise or node.val.sizes != part.val.sizes:
             continue
-        is_read_elsewhere = any(user is not cat and user not in found for user in node.users)
-        if is_read_elsewhere or node in results or node in taken or node in found:
+        is_read_elsewhere = any(user is not cat and user not in chain for user in node.users)
+        if is_read_elsewhere or node in results or node in taken or node in chain:
             continue
-        found.add(node)
+        chain.add(node)
         waiting += node.all_input_nodes
         # A step that was read by one that came later is looked at again then.
-    return frozenset(found)
+    return frozenset(chain)
 
 
 def cat_calls(
     nodes: Sequence[Node], calls: Mapping[Node, FusedStep], results: Collection[Node]
 ) -> list[CatCall]:
     """Return the fusible `cat` steps of a graph, each with its own chains."""
-    found: list[CatCall] = []
+    cats: list[CatCall] = []
     taken: set[Node] = set()
     for node in nodes:
         call = None if node.target is operator.getitem else cat_call(node, calls, results, taken)
         if call is not None:
-            found.append(call)
+            cats.append(call)
             taken |= call.steps
-    return found
+    return cats
 
 
 def regions_of(calls: Sequence[Any]) -> dict[Node, Region]:

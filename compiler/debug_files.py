@@ -34,7 +34,7 @@ def write_debug_files(
     made = [schedule for schedule in schedules if schedule is not None]
     (folder / "graph.txt").write_text(f"{recording.graph}\n", encoding="utf-8")
     (folder / "schedule.txt").write_text("\n\n".join(map(str, made)) + "\n", encoding="utf-8")
-    guards = [f"{location.name} is {shown(value)}" for location, value in recording.guards.places]
+    guards = [f"{location.name} is {shown(value)}" for location, value in recording.guards.locations]
     guards += [f"{location.name} is {spec!r}" for location, spec in recording.guards.held]
     (folder / "guards.txt").write_text("\n".join(guards) + "\n", encoding="utf-8")
     for kernel, text in sources_of(made).items():

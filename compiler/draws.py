@@ -85,13 +85,13 @@ class DropoutCall(FusedStep):
         from .host.draws import dropped
 
         made = dropped(program, self, random_ops.index(self), values[self.source])
-        return {node: made[place] for place, node in self.results.items()}
+        return {node: made[index] for index, node in self.results.items()}
 
     def eager_call(self) -> EagerCall:
         """Return the step as an eager call."""
         from .host.draws import eager_draw
 
-        return EagerCall(eager_draw(self), [self.source], [self.results.get(place) for place in (0, 1)])
+        return EagerCall(eager_draw(self), [self.source], [self.results.get(index) for index in (0, 1)])
 
     def write_elements(self, writer: ElementWriter) -> dict[Node, str]:
         """Add the step to a pointwise CUDA kernel."""
@@ -105,7 +105,7 @@ class DropoutCall(FusedStep):
         from .triton.draws import dropped_rows
 
         made = dropped_rows(program, self, values[self.source], row_size)
-        return {node: made[place] for place, node in self.results.items()}
+        return {node: made[index] for index, node in self.results.items()}
 
 
 def dropout_call(node: Node) -> DropoutCall | None:

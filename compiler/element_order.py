@@ -84,18 +84,18 @@ def _followed(node: Node) -> tuple[Node, TensorSpec]:
     if name not in VIEWS and name != COPY:
         return own
     root, spec = _followed(node.args[0])
-    found = viewed(node, spec)
-    return own if found is None else (root, found)
+    view_spec = viewed(node, spec)
+    return own if view_spec is None else (root, view_spec)
 
 
 def viewed(node: Node, spec: TensorSpec) -> TensorSpec | None:
     """Return the spec of a view or a copy over elements of this layout; None if no strides express it."""
     if operator_name(node) == COPY:
         return spec
-    found = meta_of(node.target, node.args, node.kwargs, {node.args[0]: spec})
-    if found is None or found.sizes != node.val.sizes or found.numel != spec.numel:
+    view_spec = meta_of(node.target, node.args, node.kwargs, {node.args[0]: spec})
+    if view_spec is None or view_spec.sizes != node.val.sizes or view_spec.numel != spec.numel:
         return None
-    return spec.replace(sizes=found.sizes, strides=found.strides)
+    return spec.replace(sizes=view_spec.sizes, strides=view_spec.strides)
 
 
 def meta_of(
@@ -113,23 +113,23 @@ def meta_of(
         spec = specs.get(operand, operand.val)
         return ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
 
-    given, named = map_nodes((tuple(args), dict(kwargs)), meta)
+    meta_args, named = map_nodes((tuple(args), dict(kwargs)), meta)
     named.pop("device", None)
     try:
-        found = target(*given, **named)
+        outputs = target(*meta_args, **named)
     except (RuntimeError, IndexError):
         return None
-    if isinstance(found, tuple | list):
-        return tuple([each._spec for each in found])
-    return getattr(found, "_spec", None)
+    if isinstance(outputs, tuple | list):
+        return tuple([each._spec for each in outputs])
+    return getattr(outputs, "_spec", None)
 
 
 def gives_the_same(node: Node, specs: Mapping[Node, TensorSpec]) -> bool:
     """Return True if a step's result has the same sizes, strides and dtype for operands of these specs."""
     if not isinstance(node.target, OpOverload) or not isinstance(node.val, TensorSpec):
         return False
-    found = meta_of(node.target, node.args, node.kwargs, specs)
-    return found is not None and (found.sizes, found.strides, found.dtype) == (
+    result_spec = meta_of(node.target, node.args, node.kwargs, specs)
+    return result_spec is not None and (result_spec.sizes, result_spec.strides, result_spec.dtype) == (
         node.val.sizes,
         node.val.strides,
         node.val.dtype,
@@ -141,24 +141,24 @@ def called(graph: Graph, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
 
     Raise RuntimeError if the Meta kernel refuses the operands.
     """
-    found = meta_of(target, args, kwargs, {})
-    if found is None:
+    specs = meta_of(target, args, kwargs, {})
+    if specs is None:
         raise RuntimeError(f"{target} does not take {args}, {kwargs}")
     device = kwargs.get("device") or next(a for a in args if isinstance(a, Node)).val.device
 
     def placed(spec: TensorSpec) -> TensorSpec:
         return TensorSpec.of(spec.sizes, spec.strides, spec.dtype, device)
 
-    val = tuple(map(placed, found)) if isinstance(found, tuple) else placed(found)
+    val = tuple(map(placed, specs)) if isinstance(specs, tuple) else placed(specs)
     return graph.call_function(target, args, kwargs, val=val)
 
 
 def ancestors(node: Node) -> list[Node]:
     """Return a step and those that it sees through views and copies, the nearest first."""
-    found = [node]
-    while operator_name(found[-1]) in VIEWS or operator_name(found[-1]) == COPY:
-        found.append(found[-1].args[0])
-    return found
+    chain = [node]
+    while operator_name(chain[-1]) in VIEWS or operator_name(chain[-1]) == COPY:
+        chain.append(chain[-1].args[0])
+    return chain
 
 
 def seen_from(node: Node, path: Sequence[Node]) -> Elements | None:
@@ -193,9 +193,9 @@ class Relocation:
             self._read_from(old, new if is_same else self._after(new, PERMUTE, list(order)))
             return
         for user in list(old.users):
-            found = viewed(user, spec) if operator_name(user) in VIEWS else None
-            if found is not None:
-                self._look_up(user, found, new)
+            view_spec = viewed(user, spec) if operator_name(user) in VIEWS else None
+            if view_spec is not None:
+                self._look_up(user, view_spec, new)
 
     def _read_from(self, old: Node, new: Node) -> None:
         """Redirect the users of a step to another step of its sizes, if their results stay the same."""
@@ -229,9 +229,9 @@ def _order(elements: Elements, sizes: Sequence[int]) -> tuple[int, ...] | None:
     left = list(range(len(sizes)))
     order = []
     for size, stride in zip(elements.sizes, elements.strides, strict=True):
-        found = [d for d in left if sizes[d] == size and (size == 1 or strides[d] == stride)]
-        if not found:
+        matching_dims = [d for d in left if sizes[d] == size and (size == 1 or strides[d] == stride)]
+        if not matching_dims:
             return None
-        order.append(found[0])
-        left.remove(found[0])
+        order.append(matching_dims[0])
+        left.remove(matching_dims[0])
     return None if left else tuple(order)

@@ -30,16 +30,16 @@ def grouped_terms(
         True
     """
     strides = broadcast_strides(spec, domain)
-    found: list[Terms] = []
-    place = len(domain)
+    groups: list[Terms] = []
+    dim = len(domain)
     for size in reversed(sizes):
         covered = 1
         terms: list[tuple[int, int, int]] = []
         while covered < size:
-            place -= 1
-            if place < 0:
+            dim -= 1
+            if dim < 0:
                 return None
-            length, stride = domain[place], strides[place]
+            length, stride = domain[dim], strides[dim]
             if length > 1:
                 if terms and stride == terms[-1][1] * terms[-1][2]:
                     divisor, inner, step = terms[-1]
@@ -49,8 +49,8 @@ def grouped_terms(
             covered *= length
         if covered != size:
             return None
-        found.append(tuple(term for term in terms if term[2]))
-    columns, rows, batch = found
+        groups.append(tuple(term for term in terms if term[2]))
+    columns, rows, batch = groups
     return batch, rows, columns
 
 

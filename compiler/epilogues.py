@@ -60,8 +60,8 @@ def is_view(node: Node) -> bool:
     """Return True if a step is a reshape of a contiguous tensor."""
     if not isinstance(node.target, OpOverload) or node.target._entry.name not in VIEWS:
         return False
-    given = node.args[0]
-    return isinstance(given, Node) and given.val.is_contiguous and bool(node.val.is_contiguous)
+    source = node.args[0]
+    return isinstance(source, Node) and source.val.is_contiguous and bool(node.val.is_contiguous)
 
 
 def result_spec(node: Node) -> TensorSpec:
@@ -103,34 +103,36 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
     made_by: dict[Node, ProductKernel] = {}
     order = Dependencies(schedule.graph)
     results = set(schedule.graph.output_node.all_input_nodes)
-    place = 0
-    while place < len(steps):
-        calls = _calls_of(steps[place])
-        found: list[tuple[int, list[Node]]] = []
+    index = 0
+    while index < len(steps):
+        calls = _calls_of(steps[index])
+        producers: list[tuple[int, list[Node]]] = []
         for root, passed in _read_through(calls, views).items():
             if root in products or root in made_by:
-                at = _place_of(steps, place, made_by.get(root), root)
-                found = [*found, (at, passed)]
+                producer = _index_of(steps, index, made_by.get(root), root)
+                producers = [*producers, (producer, passed)]
         # The last of several matmuls has the results of the others as operands.
-        for at, passed in sorted(_by_place(found).items(), reverse=True):
+        for producer, passed in sorted(_by_producer(producers).items(), reverse=True):
             absorbed = {*passed, *(call.node for call in calls if isinstance(call, ChannelNormCall))}
             taken = {call.node for call in calls if isinstance(call, ResultOf)}
-            moved = order.after(steps, at, place, absorbed)
+            moved = order.after(steps, producer, index, absorbed)
             if moved is None:
                 continue
-            made = _joined(steps[at], products, passed, calls, results)
+            made = _joined(steps[producer], products, passed, calls, results)
             if made is not None and is_served(made):
                 late = {id(step) for step in moved}
                 between = [
-                    s for s in steps[at + 1 : place] if id(s) not in late and not _is_one_of(s, absorbed)
+                    s
+                    for s in steps[producer + 1 : index]
+                    if id(s) not in late and not _is_one_of(s, absorbed)
                 ]
-                rest = [step for step in steps[place + 1 :] if not _is_one_of(step, taken)]
-                steps[at:] = [*between, made, *moved, *rest]
-                place = at + len(between)
+                rest = [step for step in steps[index + 1 :] if not _is_one_of(step, taken)]
+                steps[producer:] = [*between, made, *moved, *rest]
+                index = producer + len(between)
                 made_by.update(dict.fromkeys((call.node for call in made.calls), made))
                 views -= set(passed)
                 break
-        place += 1
+        index += 1
     return Schedule(schedule.graph, tuple(steps))
 
 
@@ -144,8 +146,8 @@ def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
     The reader of a batch norm's result stands for both, and dropout for the readers of its results.
     """
     if isinstance(step, FusedKernel):
-        found = tuple([c for c in step.calls if isinstance(c, PointwiseCall | DropoutCall | ResultOf)])
-        return found if len(found) == len(step.calls) else ()
+        calls = tuple([c for c in step.calls if isinstance(c, PointwiseCall | DropoutCall | ResultOf)])
+        return calls if len(calls) == len(step.calls) else ()
     if not isinstance(step, OperatorCall):
         return ()
     norm = channel_norm_call(step.node)
@@ -160,19 +162,19 @@ def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
 
 def _read_through(calls: Sequence[EpilogueCall | ResultOf], views: set[Node]) -> dict[Node, list[Node]]:
     """Return the operands of steps, each with the views through which they read it."""
-    found: dict[Node, list[Node]] = {}
+    views_by_operand: dict[Node, list[Node]] = {}
     computed = [call for call in calls if not isinstance(call, ResultOf)]
     for operand in dict.fromkeys(o for call in computed for o in call.operands if isinstance(o, Node)):
         passed, node = [], operand
         while node in views:
             passed.append(node)
             node = node.args[0]
-        known = found.setdefault(node, [])
+        known = views_by_operand.setdefault(node, [])
         known += [view for view in passed if view not in known]
-    return found
+    return views_by_operand
 
 
-def _place_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, node: Node) -> int:
+def _index_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, node: Node) -> int:
     """Return the place before `end` of the step that computes a matmul: its kernel, or its own call."""
     for i in range(end - 1, -1, -1):
         step = steps[i]
@@ -181,11 +183,11 @@ def _place_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, nod
     raise RuntimeError(f"schedule: %{node.name} is read before it is computed")
 
 
-def _by_place(found: Sequence[tuple[int, list[Node]]]) -> dict[int, list[Node]]:
-    """Return the distinct views of each place."""
+def _by_producer(producers: Sequence[tuple[int, list[Node]]]) -> dict[int, list[Node]]:
+    """Return the distinct views of each producer."""
     joined: dict[int, list[Node]] = {}
-    for at, passed in found:
-        known = joined.setdefault(at, [])
+    for producer, passed in producers:
+        known = joined.setdefault(producer, [])
         known += [view for view in passed if view not in known]
     return joined
 
@@ -217,13 +219,13 @@ def _joined(
 
 def _in_order(views: Sequence[Node]) -> list[Node]:
     """Return views in topological order."""
-    found: list[Node] = []
+    ordered: list[Node] = []
     for view in views:
         chain = [view]
         while chain[-1].args[0] in views:
             chain.append(chain[-1].args[0])
-        found += [node for node in reversed(chain) if node not in found]
-    return found
+        ordered += [node for node in reversed(chain) if node not in ordered]
+    return ordered
 
 
 def _fits(kernel: ProductKernel) -> bool:
@@ -256,26 +258,26 @@ class Dependencies:
 
     def before_any(self, step: Step) -> set[Node]:
         """Return all nodes that must run before a step."""
-        return {given for node in _nodes_of(step) for given in self.before[node]}
+        return {operand for node in _nodes_of(step) for operand in self.before[node]}
 
-    def after(self, steps: Sequence[Step], at: int, place: int, views: set[Node]) -> list[Step] | None:
+    def after(self, steps: Sequence[Step], first: int, last: int, views: set[Node]) -> list[Step] | None:
         """Return the steps between two that must run after both once these are fused.
 
         Return None if a step has to run between the two.
         """
-        late = set(_nodes_of(steps[at]))
+        late = set(_nodes_of(steps[first]))
         moved: list[Step] = []
-        for step in steps[at + 1 : place]:
+        for step in steps[first + 1 : last]:
             if _is_one_of(step, views):
                 late.add(step.node)  # type: ignore[union-attr]
                 continue
             nodes = _nodes_of(step)
-            if any(given in late for node in nodes for given in self.before[node]):
+            if any(operand in late for node in nodes for operand in self.before[node]):
                 moved.append(step)
                 late.update(nodes)
-        here = set(_nodes_of(steps[at])) | views | set(_nodes_of(steps[place]))
-        outside = late - here
-        if any(given in outside for node in here for given in self.before[node]):
+        fused = set(_nodes_of(steps[first])) | views | set(_nodes_of(steps[last]))
+        outside = late - fused
+        if any(operand in outside for node in fused for operand in self.before[node]):
             return None
         return moved
 

@@ -103,7 +103,7 @@ class Explanation:
         if self.cuda_graphs:
             titles = ["Forward", *["Backward"] * (len(self.cuda_graphs) - 1)]
             named = zip(titles if len(titles) > 1 else ["Graph"], self.cuda_graphs, strict=True)
-            lines = "\n".join(f"    {title}: {what}" for title, what in named)
+            lines = "\n".join(f"    {title}: {status}" for title, status in named)
             pages.append(f"CUDA graphs:\n{lines}")
         if self.tuning:
             pages.append(f"Tuning: {self.tuning}")
@@ -162,8 +162,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     schedules = tuple([schedule_of(graph) for graph in graphs])
     peak = peak_bytes(schedules[0])
     for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):
-        given = stage.graph.find_nodes(op="placeholder")[len(stage.kept_inputs) :]
-        peak = max(peak, peak_bytes(schedule, given[: len(stage.kept)]))
+        positional = stage.graph.find_nodes(op="placeholder")[len(stage.saved_inputs) :]
+        peak = max(peak, peak_bytes(schedule, positional[: len(stage.saved)]))
     return Explanation(
         (schedules,),
         (),
@@ -212,7 +212,7 @@ def guards_of(recording: Recording) -> tuple[str, ...]:
     """Describe the guards of a graph."""
     guards = [
         f"{location.name} is {shown(value)}"
-        for location, value in recording.guards.places
+        for location, value in recording.guards.locations
         if location.kind != "elements" and not isinstance(value, TensorImpl)
     ]
     return (*guards, *[f"{location.name} is {spec!r}" for location, spec in recording.guards.held])

@@ -117,7 +117,7 @@ class FusedStep:
 
     @property
     def results(self) -> dict[int, Node]:
-        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
+        """Nodes of its outputs by their indices: itself, or the `getitem` of each."""
         if isinstance(self.node.val, TensorSpec):
             return {0: self.node}
         return {user.args[1]: user for user in self.node.users}
@@ -129,7 +129,7 @@ class FusedStep:
 
     @property
     def column_sums(self) -> dict[int, Node]:
-        """Nodes of those results that are sums over rows, by their places."""
+        """Nodes of those results that are sums over rows, by their indices."""
         return {}
 
     @property
@@ -221,8 +221,8 @@ class FusedStep:
         """
         raise RuntimeError(f"{self.node.target.name()} has no statements for a row")
 
-    def read_region(self, place: int) -> Region | None:
-        """Return the part of the kernel's index space for which the operand at a place is read; None for all of it."""
+    def read_region(self, index: int) -> Region | None:
+        """Return the part of the kernel's index space for which the operand at an index is read; None for all of it."""
         return None
 
     def read_spec(self, operand: Node) -> TensorSpec | None:

@@ -51,9 +51,9 @@ class GatherCall(RowCall):
     @property
     def rows(self) -> TableRows:
         """Table and indices of the gathered rows."""
-        found = _rows_of(self.node.target._entry.name, self.call.values)
-        assert found is not None
-        return found
+        table_rows = _rows_of(self.node.target._entry.name, self.call.values)
+        assert table_rows is not None
+        return table_rows
 
     @property
     def operands(self) -> list[Any]:
@@ -77,10 +77,10 @@ class GatherCall(RowCall):
         if not (space is None or isinstance(space, RowSpace)):
             return None
         spec, line = reader.node.val, self.space.line
-        found = space or RowSpace(tuple(spec.sizes[: -len(line)]), line, self.space.device)
-        is_broadcast = found.line == line and tuple(spec.sizes) == found.sizes
+        row_space = space or RowSpace(tuple(spec.sizes[: -len(line)]), line, self.space.device)
+        is_broadcast = row_space.line == line and tuple(spec.sizes) == row_space.sizes
         on_device = self.space.device.type == "cuda" and spec.ndim >= self.node.val.ndim
-        return found if is_broadcast and on_device and is_served(found, spec) else None
+        return row_space if is_broadcast and on_device and is_served(row_space, spec) else None
 
     def reads_inside(self, operand: Node, space: IndexSpace) -> bool:
         """Return False: any row may read any part of the table, and the numbers are read before it."""
@@ -101,10 +101,10 @@ def gather_call(node: Node) -> GatherCall | None:
     if entry.name not in OPERATORS or not isinstance(node.val, TensorSpec):
         return None
     values = tuple(bound_arguments(node))
-    found = _rows_of(entry.name, values)
-    if found is None or found.table is found.numbers:
+    rows = _rows_of(entry.name, values)
+    if rows is None or rows.table is rows.numbers:
         return None
-    table, index, spec = found.table.val, found.numbers.val, node.val
+    table, index, spec = rows.table.val, rows.numbers.val, node.val
     if spec.device.type not in ("cpu", "cuda") or any(s.device is not spec.device for s in (table, index)):
         return None
     if index.dtype not in NUMBERS or table.dtype not in DTYPES or not table.numel:

@@ -15,12 +15,12 @@ from .partition import roots_of
 from .schedule import OperatorCall, Schedule
 
 
-def peak_bytes(schedule: Schedule, kept: Collection[Node] = ()) -> int:
+def peak_bytes(schedule: Schedule, saved: Collection[Node] = ()) -> int:
     """Return the peak of live bytes.
 
     Args:
         schedule: The steps.
-        kept: Inputs that are live for the graph alone, each until its last use.
+        saved: Inputs that are live for the graph alone, each until its last use.
 
     Example:
         >>> import triten as tt
@@ -44,7 +44,7 @@ def peak_bytes(schedule: Schedule, kept: Collection[Node] = ()) -> int:
     gone: dict[int, list[Node]] = {}
     for root, i in last.items():
         gone.setdefault(i, []).append(root)
-    alive = {roots[node] for node in kept if roots[node] in last}
+    alive = {roots[node] for node in saved if roots[node] in last}
     current = peak = sum(map(_bytes_of, alive))
     for i, new in enumerate(made):
         fresh = {root for root in new if root not in alive and root.op == "call_function"}

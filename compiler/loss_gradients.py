@@ -37,8 +37,8 @@ class LossGradientCall(RowCall):
     @property
     def target(self) -> Node:
         """The classes of the rows."""
-        found: Node = self.call.values[2]
-        return found
+        classes: Node = self.call.values[2]
+        return classes
 
     @property
     def ignore_index(self) -> int:

@@ -60,15 +60,15 @@ class FlowNetwork:
 
     def sink_side(self, sink: int) -> set[int]:
         """Return the sink's side of the minimum cut that is nearest to the sink, after `maximum_flow`."""
-        found = {sink}
+        side = {sink}
         pending = [sink]
         while pending:
             for edge in self._edges[pending.pop()]:
                 start = self._ends[edge]
-                if self._residual[edge ^ 1] > 0 and start not in found:
-                    found.add(start)
+                if self._residual[edge ^ 1] > 0 and start not in side:
+                    side.add(start)
                     pending.append(start)
-        return found
+        return side
 
     def _levels(self, source: int) -> list[int]:
         """Return each vertex's distance from the source in the residual graph; -1 if unreachable."""

@@ -47,8 +47,8 @@ class GradientKernel:
     ) -> tuple[StructuredCall, PlannedKernel]:
         """Return the kernel for operands of these specs, as `StructuredKernel.planned_kernel` does."""
         named = dict(zip([argument.name for argument in op.schema.arguments], values, strict=True))
-        given = {name: named[name] for name in GIVEN if name in named}
-        source = given["input"]
+        operands = {name: named[name] for name in GIVEN if name in named}
+        source = operands["input"]
         lead = source.ndim - len(named["normalized_shape"])
         parameter = named["weight"] if named["weight"] is not None else named.get("bias")
         line = source if parameter is None else parameter
@@ -61,7 +61,7 @@ class GradientKernel:
         )
         made = tuple([spec for spec in outputs if spec is not None])
         call = StructuredCall(
-            op.name, given, tuple(given), made, None, source.device, {"lead": lead, "outputs": outputs}
+            op.name, operands, tuple(operands), made, None, source.device, {"lead": lead, "outputs": outputs}
         )
         return call, find_kernel(self.stub, source.device.type, op.name)(call)
 
@@ -77,8 +77,8 @@ class NormGradientCall(RowCall):
 
     @property
     def column_sums(self) -> dict[int, Node]:
-        """The nodes of those results that are sums over rows, by their places."""
-        return {place: node for place, node in self.results.items() if place}
+        """The nodes of those results that are sums over rows, by their indices."""
+        return {index: node for index, node in self.results.items() if index}
 
     @property
     def row_specs(self) -> list[TensorSpec]:

@@ -48,22 +48,24 @@ def _join(steps: list[Step], norm: ChannelNormCall, results: set[Node], order: D
     """Fuse a norm with adjacent steps, if any."""
     taken = result_of(norm)
     calls: tuple[NormStep, ...] = (norm, ResultOf(taken))
-    at = next(i for i, step in enumerate(steps) if isinstance(step, OperatorCall) and step.node is norm.node)
-    place = at + 1
-    while place < len(steps):
-        own = _calls_of(steps[place])
+    norm_index = next(
+        i for i, step in enumerate(steps) if isinstance(step, OperatorCall) and step.node is norm.node
+    )
+    index = norm_index + 1
+    while index < len(steps):
+        own = _calls_of(steps[index])
         made = None
         if _reads(own, calls) and _is_alike(own, taken):
-            made = _joined(steps, at, place, (*calls, *own), results, order, taken)
+            made = _joined(steps, norm_index, index, (*calls, *own), results, order, taken)
         if made is None:
-            place += 1
+            index += 1
         else:
-            steps[:], at = made
-            calls, place = _calls_of(steps[at]), at + 1
-    for before in range(at - 1, -1, -1):
+            steps[:], norm_index = made
+            calls, index = _calls_of(steps[norm_index]), norm_index + 1
+    for before in range(norm_index - 1, -1, -1):
         own = _calls_of(steps[before])
         if _reads(calls, own) and _is_alike(own, taken):
-            made = _joined(steps, before, at, (*own, *calls), results, order, taken)
+            made = _joined(steps, before, norm_index, (*own, *calls), results, order, taken)
             if made is not None:
                 steps[:], _ = made
                 return
@@ -79,22 +81,22 @@ def _reads(readers: Sequence[NormStep], calls: Sequence[NormStep]) -> bool:
 
 def _joined(
     steps: Sequence[Step],
-    at: int,
-    place: int,
+    first: int,
+    last: int,
     calls: tuple[NormStep, ...],
     results: set[Node],
     order: Dependencies,
     taken: Node,
 ) -> tuple[list[Step], int] | None:
-    """Return the steps with two fused into one, and its place; None if another step has to run between."""
-    moved = order.after(steps, at, place, {taken})
+    """Return the steps with two fused into one, and its index; None if another step has to run between."""
+    moved = order.after(steps, first, last, {taken})
     made = None if moved is None else _kernel(calls, results)
     if moved is None or made is None:
         return None
     late = {id(step) for step in moved}
-    between = [s for s in steps[at + 1 : place] if id(s) not in late and not _takes(s, taken)]
-    rest = [s for s in steps[place + 1 :] if not _takes(s, taken)]
-    return [*steps[:at], *between, made, *moved, *rest], at + len(between)
+    between = [s for s in steps[first + 1 : last] if id(s) not in late and not _takes(s, taken)]
+    rest = [s for s in steps[last + 1 :] if not _takes(s, taken)]
+    return [*steps[:first], *between, made, *moved, *rest], first + len(between)
 
 
 def _takes(step: Step, taken: Node) -> bool:
@@ -108,8 +110,8 @@ def _calls_of(step: Step) -> tuple[NormStep, ...]:
         return () if call is None else (call,)
     if not isinstance(step, FusedKernel):
         return ()
-    found = tuple([c for c in step.calls if isinstance(c, PointwiseCall | ChannelNormCall | ResultOf)])
-    return found if len(found) == len(step.calls) else ()
+    calls = tuple([c for c in step.calls if isinstance(c, PointwiseCall | ChannelNormCall | ResultOf)])
+    return calls if len(calls) == len(step.calls) else ()
 
 
 def _is_alike(calls: Sequence[NormStep], taken: Node) -> bool:

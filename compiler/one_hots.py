@@ -33,10 +33,10 @@ class OneHotCall(RowCall):
     """A step that adds a number to zeros at a place of each row."""
 
     @property
-    def places(self) -> Node:
-        """The places in the rows."""
-        found: Node = self.call.values[2]
-        return found
+    def indices(self) -> Node:
+        """The indices within the rows."""
+        index_node: Node = self.call.values[2]
+        return index_node
 
     @property
     def takes_all_rows(self) -> bool:
@@ -45,8 +45,8 @@ class OneHotCall(RowCall):
 
     @property
     def check(self) -> tuple[Node, Check]:
-        """The bounds check of the places."""
-        return self.places, check_of_places(self)
+        """The bounds check of the indices."""
+        return self.indices, check_of_indices(self)
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
         """Return the view of an input: a number for each row, or the zeros."""
@@ -61,7 +61,7 @@ def one_hot_call(node: Node) -> OneHotCall | None:
     if entry.name != SCATTER_ADD or not is_possible():
         return None
     values = tuple(bound_arguments(node))
-    zeros, dim, places, numbers = values
+    zeros, dim, indices, numbers = values
     spec: TensorSpec = node.val
     if (
         spec.device.type != "cpu"
@@ -71,9 +71,9 @@ def one_hot_call(node: Node) -> OneHotCall | None:
     ):
         return None
     space = RowSpace(tuple(spec.sizes[:-1]), (spec.sizes[-1],), spec.device)
-    if any(tuple(each.val.sizes) != space.kept for each in (places, numbers)) or not is_served(space, spec):
+    if any(tuple(each.val.sizes) != space.kept for each in (indices, numbers)) or not is_served(space, spec):
         return None
-    if places.val.dtype not in NUMBERS or numbers.val.dtype is not spec.dtype or spec.dtype not in DTYPES:
+    if indices.val.dtype not in NUMBERS or numbers.val.dtype is not spec.dtype or spec.dtype not in DTYPES:
         return None
     if not spec.is_contiguous or not is_zero(zeros):
         return None
@@ -98,7 +98,7 @@ def is_zero(node: Node) -> bool:
     return bool(value.detach().reshape(-1)[0].item() == 0)
 
 
-def check_of_places(call: OneHotCall) -> Callable[[Any], None]:
+def check_of_indices(call: OneHotCall) -> Callable[[Any], None]:
     """Return a function that checks an array of indices and raises the eager error for one out of bounds."""
     size, dim = call.space.n, len(call.space.lead)
-    return lambda places: check_bounds(places, size, dim, False, RuntimeError)
+    return lambda indices: check_bounds(indices, size, dim, False, RuntimeError)

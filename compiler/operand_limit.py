@@ -28,15 +28,15 @@ def bounded_runs(nodes: Sequence[Node]) -> list[list[Node]]:
     inputs: set[Node] = set()
     outputs = 0
     for node in nodes:
-        given = node.all_input_nodes
-        fresh = {each for each in given if each not in inside}
-        closed = sum(inside[each] == 1 for each in given if each in inside)
+        operands_read = node.all_input_nodes
+        fresh = {each for each in operands_read if each not in inside}
+        closed = sum(inside[each] == 1 for each in operands_read if each in inside)
         users = len(node.users)
         operands = len(inputs | fresh) + outputs - closed + bool(users)
         if not runs or operands > MAX_OPERANDS:
             runs.append([])
-            inside, inputs, fresh, outputs, closed = {}, set(), set(given), 0, 0
-        for each in given:
+            inside, inputs, fresh, outputs, closed = {}, set(), set(operands_read), 0, 0
+        for each in operands_read:
             if each in inside:
                 inside[each] -= 1
         runs[-1].append(node)

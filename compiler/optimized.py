@@ -227,11 +227,13 @@ class OptimizedFunction:
         if failed is not None and failed.count >= ATTEMPTS:
             if self.fullgraph:
                 raise Unsupported(
-                    f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.place
+                    f"{self.name} cannot be captured: {failed.reason.reason}", failed.reason.position
                 )
             if len(tensors) == len(leaves) and is_plain_call(leaves, spec, tensors):
-                kept = AsItIs(self.function) if failed.split is None else InParts(failed.split, self.splitter)
-                self.quick[self._quick_key(leaves)] = [kept]
+                quick_call = (
+                    AsItIs(self.function) if failed.split is None else InParts(failed.split, self.splitter)
+                )
+                self.quick[self._quick_key(leaves)] = [quick_call]
             return self._run(failed.split, args, kwargs)
         if not self.is_root and not self.fullgraph and not self._is_worth_while(args, leaves, tensors):
             return self._run(self.last_split, args, kwargs)
@@ -314,8 +316,8 @@ class OptimizedFunction:
         if look is None or not tensors:
             return False
         with self._lock:
-            seen = self.sizes.setdefault(look, SizesSeen())
-            recording = seen.recording(self.function, leaves, spec, tensors)
+            sizes_seen = self.sizes.setdefault(look, SizesSeen())
+            recording = sizes_seen.recording(self.function, leaves, spec, tensors)
             if recording is None or recording.guards.hold() is None:
                 return False
             is_captured = self.options.cudagraphs and len(self.made_for_sizes) < CAPTURED_SIZES
@@ -370,11 +372,13 @@ class OptimizedFunction:
             made = compiled(recording, stance.backend or self.backend, tensors, self.options)
         except Unsupported as error:
             # A copy: the error has the frames that it went through, with all that is in them.
-            reason = Unsupported(error.reason, error.place, error.trail, error.element)
+            reason = Unsupported(error.reason, error.position, error.trail, error.element)
             failed = self.failures.setdefault(key, Attempt(reason, 0))
             failed.reason, failed.count = reason, failed.count + 1
             if self.fullgraph:
-                raise Unsupported(f"{self.name} cannot be captured: {error.reason}", error.place) from error
+                raise Unsupported(
+                    f"{self.name} cannot be captured: {error.reason}", error.position
+                ) from error
             failed.split = self._split(reason, leaves, spec)
             return None
         self.failures.pop(key, None)
@@ -401,10 +405,10 @@ class Family:
         """Return the compiled version of a callee if it is user code; otherwise return the callee."""
         if not isinstance(target, FunctionType | MethodType | Module):
             return target
-        found = python_function(target)
-        if found is None or found[0].__code__.co_flags & GENERATORS:
+        function_and_prefix = python_function(target)
+        if function_and_prefix is None or function_and_prefix[0].__code__.co_flags & GENERATORS:
             return target
-        function, prefix = found
+        function, prefix = function_and_prefix
         if not is_users(function.__code__.co_filename) and type(target) is not Sequential:
             return target
         if prefix and not isinstance(prefix[0], Module):
@@ -415,7 +419,7 @@ class Family:
         known = self.members.get(key)
         if known is None:
             if len(self.members) >= MAX_MEMBERS:
-                return found[0].__get__(prefix[0]) if prefix else target
+                return function_and_prefix[0].__get__(prefix[0]) if prefix else target
             known = self.members[key] = OptimizedFunction(
                 target, self.backend, False, self.limit, self.options, self
             )

@@ -42,7 +42,7 @@ CONSTANTS = frozenset({
 
 def values_to_keep(
     graph: Graph,
-    wanted: Collection[Node],
+    targets: Collection[Node],
     read: Collection[Node],
     forward: Collection[Node],
     external: Collection[Node],
@@ -53,14 +53,14 @@ def values_to_keep(
 
     Args:
         graph: The joint graph of forward and backward.
-        wanted: The values without gradients that steps with gradients read.
+        targets: The values without gradients that steps with gradients read.
         read: The values of forward that eager's backward reads.
         forward: The steps that results need. Other steps run once, in backward, unless their value is saved.
         external: The inputs and results, whose memory is visible to the caller.
         written: The inputs that the graph writes to, which have other elements when backward runs.
         held: The inputs that stay alive whether they are saved or not.
     """
-    needed = needed_for(wanted)
+    needed = needed_for(targets)
     before = [node for node in graph.nodes if node in needed]
     roots = roots_of(before)
     shared = {roots[node] for node in external if node in roots}
@@ -69,37 +69,37 @@ def values_to_keep(
     network = FlowNetwork(2 * len(before) + 2)
     depths: dict[Node, int] = {}
     for node in before:
-        here, root = number[node], roots[node]
+        vertex, root = number[node], roots[node]
         runs_once = node.op != "placeholder" and node not in forward
         depths[node] = depth = 0 if node.op == "placeholder" else _depth(node, depths)
         # A view of an input is taken from the input again.
         is_view_of_input = root is not node and root.op == "placeholder"
         if root in guarded or is_view_of_input or (runs_once and not may_run_twice(node)):
-            network.add_edge(here, here + 1, math.inf)
+            network.add_edge(vertex, vertex + 1, math.inf)
         else:
-            network.add_edge(here, here + 1, 0 if root in held else bytes_of(node, root))
+            network.add_edge(vertex, vertex + 1, 0 if root in held else bytes_of(node, root))
         if not depth and not runs_once:
-            network.add_edge(0, here, math.inf)
+            network.add_edge(0, vertex, math.inf)
             continue
-        for given in node.all_input_nodes:
-            network.add_edge(number[given] + 1, here, math.inf)
-    for node in wanted:
+        for operand in node.all_input_nodes:
+            network.add_edge(number[operand] + 1, vertex, math.inf)
+    for node in targets:
         network.add_edge(number[node] + 1, 1, math.inf)
     network.maximum_flow(0, 1)
     behind = network.sink_side(1)
     return {node for node in before if number[node] not in behind and number[node] + 1 in behind}
 
 
-def needed_for(targets: Collection[Node], given: Collection[Node] = ()) -> set[Node]:
-    """Return the targets and all their ancestors, stopping at `given` nodes."""
-    found: set[Node] = set()
+def needed_for(targets: Collection[Node], boundary: Collection[Node] = ()) -> set[Node]:
+    """Return the targets and all their ancestors, stopping at `boundary` nodes."""
+    needed: set[Node] = set()
     pending = list(targets)
     while pending:
         node = pending.pop()
-        if node not in found:
-            found.add(node)
-            pending += () if node in given else node.all_input_nodes
-    return found
+        if node not in needed:
+            needed.add(node)
+            pending += () if node in boundary else node.all_input_nodes
+    return needed
 
 
 def is_view(node: Node) -> bool:
@@ -114,12 +114,12 @@ def roots_of(nodes: Sequence[Node]) -> dict[Node, Node]:
     """Return for each step the step that owns the memory of its result."""
     roots: dict[Node, Node] = {}
     for node in nodes:
-        given = node.all_input_nodes
-        source = given[0] if given and is_view(node) else None
+        operands = node.all_input_nodes
+        source = operands[0] if operands and is_view(node) else None
         if node.target is operator.getitem and (
-            is_view(given[0]) or not isinstance(given[0].val, tuple | list)
+            is_view(operands[0]) or not isinstance(operands[0].val, tuple | list)
         ):
-            source = given[0]
+            source = operands[0]
         roots[node] = node if source is None else roots.get(source, source)
     return roots
 
@@ -149,10 +149,10 @@ def _depth(node: Node, depths: dict[Node, int]) -> int:
     recomputed."""
     if not may_run_twice(node):
         return 0
-    given = node.all_input_nodes
-    if node.target is operator.getitem and not depths.get(given[0]):
+    operands = node.all_input_nodes
+    if node.target is operator.getitem and not depths.get(operands[0]):
         return 0
-    before = max((depths.get(n, 0) for n in given), default=0)
+    before = max((depths.get(n, 0) for n in operands), default=0)
     if is_view(node) or node.target is operator.getitem:
         return max(before, 1)
     return 0 if before >= LONGEST_CHAIN else before + 1

@@ -80,9 +80,9 @@ class PickCall(FusedStep):
         """Add the step to a CPU loop over elements."""
         from .host.picks import picked
 
-        place = kernel.inputs.index(self.source) + kernel.first
+        index = kernel.inputs.index(self.source) + kernel.first
         number = kernel.picks.index(self)
-        return {self.node: picked(kernel.program, self, kernel.values[self.numbers], place, number)}
+        return {self.node: picked(kernel.program, self, kernel.values[self.numbers], index, number)}
 
     def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
         """Add the step to a CPU loop over rows."""
@@ -129,11 +129,11 @@ def pick_call(node: Node) -> PickCall | None:
         return None
     if which.dtype not in NUMBERS or from_.dtype not in DTYPES or which.numel < 2 or not from_.numel:
         return None
-    at = dim % spec.ndim
+    pick_dim = dim % spec.ndim
     # Only along the last dimension are the indices of `index_select` broadcast to the result unchanged.
-    if spec.numel < 2 or (name != GATHER and (at != spec.ndim - 1 or which.ndim != 1)):
+    if spec.numel < 2 or (name != GATHER and (pick_dim != spec.ndim - 1 or which.ndim != 1)):
         return None
-    return PickCall(node, source, numbers, at, name == INDEX)
+    return PickCall(node, source, numbers, pick_dim, name == INDEX)
 
 
 def _of_last(node: Node) -> tuple[Node, int, Node | None]:

@@ -178,21 +178,21 @@ def element_call(node: Node) -> PointwiseCall | None:
     if not isinstance(planner, StructuredKernel) or planner.form != "functional":
         return None
     values = bound_arguments(node)
-    given = [v for v in values if isinstance(v, Node)]
-    if not given or any(isinstance(v, tuple | list) for v in values):
+    operands = [v for v in values if isinstance(v, Node)]
+    if not operands or any(isinstance(v, tuple | list) for v in values):
         return None
-    if any(not isinstance(v.val, TensorSpec) or v.val.device is not node.val.device for v in given):
+    if any(not isinstance(v.val, TensorSpec) or v.val.device is not node.val.device for v in operands):
         return None
     runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
     made = PointwiseCall(node, tuple(values), tuple(runtime), planner)
-    return None if device == "cuda" and not _has_element_on_cuda(made, given) else made
+    return None if device == "cuda" and not _has_element_on_cuda(made, operands) else made
 
 
-def _has_element_on_cuda(call: PointwiseCall, given: Sequence[Node]) -> bool:
+def _has_element_on_cuda(call: PointwiseCall, operands: Sequence[Node]) -> bool:
     """Return True if Triton can compute a step. Triton has no complex numbers, so it cannot load them for a cast."""
-    if any(node.val.dtype.is_complex for node in (call.node, *given)):
+    if any(node.val.dtype.is_complex for node in (call.node, *operands)):
         return False
-    return call.planned({node: node.val for node in given})[1].element is not None
+    return call.planned({node: node.val for node in operands})[1].element is not None
 
 
 def _copy_call(node: Node) -> PointwiseCall | None:
@@ -208,13 +208,13 @@ def bound_arguments(node: Node) -> Sequence[Any]:
     """Return the arguments of a call in schema order with defaults, and nodes instead of tensors."""
     stand_ins: dict[int, Node] = {}
 
-    def stand_in(given: Node) -> Any:
-        if not isinstance(given.val, TensorSpec):
-            return given.val
+    def stand_in(operand: Node) -> Any:
+        if not isinstance(operand.val, TensorSpec):
+            return operand.val
         made = blank_tensor()
-        made._spec, made._data = given.val, None
+        made._spec, made._data = operand.val, None
         made._version_cell = made._autograd = made._view_base = None
-        stand_ins[id(made)] = given
+        stand_ins[id(made)] = operand
         held.append(made)
         return made
 

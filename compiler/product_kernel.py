@@ -76,12 +76,12 @@ class Prologue:
     @property
     def steps(self) -> tuple[PrologueCall | ResultOf, ...]:
         """All steps: computed steps, the steps that take their results, and views."""
-        found: list[PrologueCall | ResultOf] = []
+        prologue_steps: list[PrologueCall | ResultOf] = []
         for call in self.calls:
-            found.append(call)
+            prologue_steps.append(call)
             if isinstance(call, ChannelNormCall):
-                found.append(ResultOf(result_of(call)))
-        return *found, *map(ResultOf, self.views)
+                prologue_steps.append(ResultOf(result_of(call)))
+        return *prologue_steps, *map(ResultOf, self.views)
 
     @property
     def inputs(self) -> list[Node]:
@@ -96,14 +96,14 @@ class Prologue:
         made = self.made.val
         sizes, strides = self.matrix.sizes, self.matrix.strides
         inner, outer = memory_order(made.sizes, made.strides), memory_order(sizes, strides)
-        given = self._spec(node)
-        if inner is None or outer is None or given is None or made.numel != math.prod(sizes):
+        input_spec = self._spec(node)
+        if inner is None or outer is None or input_spec is None or made.numel != math.prod(sizes):
             return None
-        spec = permuted(given, made.sizes, inner)
-        found = grouped_terms(spec, spec.sizes, [sizes[i] for i in outer])
-        if found is None:
+        spec = permuted(input_spec, made.sizes, inner)
+        groups = grouped_terms(spec, spec.sizes, [sizes[i] for i in outer])
+        if groups is None:
             return None
-        batch, rows, columns = (found[outer.index(i)] for i in range(3))
+        batch, rows, columns = (groups[outer.index(i)] for i in range(3))
         return batch, rows, columns
 
     def _spec(self, node: Node) -> TensorSpec | None:
@@ -200,7 +200,7 @@ class ProductKernel:
         return node
 
     def __str__(self) -> str:
-        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        inputs, outputs = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
         spec = self.product.node.val
-        head = f"kernel {self.name}({given}) -> {made} over {list(spec.sizes)} on {spec.device}:"
+        head = f"kernel {self.name}({inputs}) -> {outputs} over {list(spec.sizes)} on {spec.device}:"
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])

@@ -32,7 +32,7 @@ OPERANDS = {
     "_addmm_activation": (1, 2),
     "convolution": (0, 1),
 }
-"""The places of a matmul's operands among its arguments; for a convolution, input and weight."""
+"""The indices of a matmul's operands among its arguments; for a convolution, input and weight."""
 VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -80,9 +80,14 @@ def most_repeats(prologue: Prologue) -> int:
     for node in prologue.inputs[1:]:
         terms = prologue.terms(node)
         work += ADDRESSES if terms is not None and terms[1] and terms[2] else 0
-    given: int = prologue.source.val.itemsize
-    made: int = prologue.made.val.itemsize
-    return max(1, FOR_A_BYTE * (given + made) // (work + FOR_A_BYTE * max(given - made, 0)))
+    source_itemsize: int = prologue.source.val.itemsize
+    operand_itemsize: int = prologue.made.val.itemsize
+    return max(
+        1,
+        FOR_A_BYTE
+        * (source_itemsize + operand_itemsize)
+        // (work + FOR_A_BYTE * max(source_itemsize - operand_itemsize, 0)),
+    )
 
 
 def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool]) -> Schedule:
@@ -100,11 +105,11 @@ def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
     order = Dependencies(schedule.graph)
     for kernel in products:
         product = kernel.product
-        for at in OPERANDS[product.node.target._entry.name.removeprefix("aten::")]:
-            here = _place_of(steps, product.node)
-            for prologue in _prologues(steps[:here], product, at, results):
+        for operand_index in OPERANDS[product.node.target._entry.name.removeprefix("aten::")]:
+            step_index = _index_of(steps, product.node)
+            for prologue in _prologues(steps[:step_index], product, operand_index, results):
                 inside = {call.node for call in prologue.steps}
-                rest = [step for step in steps[:here] if not _is_in(step, inside)]
+                rest = [step for step in steps[:step_index] if not _is_in(step, inside)]
                 first = next(i for i, step in enumerate(steps) if _is_in(step, inside))
                 # A write between the two may change operands of the steps.
                 if any(order.before_any(step) & inside for step in rest[first:]):
@@ -112,20 +117,20 @@ def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
                 made = _with(kernel, prologue)
                 if is_served(made):
                     kernel = made
-                    steps[: here + 1] = [*rest, made]
+                    steps[: step_index + 1] = [*rest, made]
                     break
     return Schedule(schedule.graph, tuple(steps))
 
 
-def _place_of(steps: Sequence[Step], product: Node) -> int:
-    """Return the place of the step that computes a matmul."""
-    found: int = next(
+def _index_of(steps: Sequence[Step], product: Node) -> int:
+    """Return the index of the step that computes a matmul."""
+    index: int = next(
         i
         for i, step in enumerate(steps)
         if (isinstance(step, OperatorCall) and step.node is product)
         or (isinstance(step, ProductKernel) and step.product.node is product)
     )
-    return found
+    return index
 
 
 def _product_of(step: Step) -> ProductKernel | None:
@@ -147,17 +152,17 @@ def _is_in(step: Step, nodes: Collection[Node]) -> bool:
     return isinstance(step, FusedKernel) and any(call.node in nodes for call in step.calls)
 
 
-def operand_matrices(product: PointwiseCall, at: int) -> list[OperandMatrix]:
+def operand_matrices(product: PointwiseCall, index: int) -> list[OperandMatrix]:
     """Return the ways in which an operand may be multiplied: a 1x1 convolution may also be a matmul."""
-    one = _matrix(product, at)
-    volume = _volume(product, at) if product.node.target._entry.name == "aten::convolution" else None
-    return [each for each in (one, volume) if each is not None]
+    matrix = _matrix(product, index)
+    volume = _volume(product, index) if product.node.target._entry.name == "aten::convolution" else None
+    return [each for each in (matrix, volume) if each is not None]
 
 
-def _volume(product: PointwiseCall, at: int) -> OperandMatrix | None:
+def _volume(product: PointwiseCall, index: int) -> OperandMatrix | None:
     """Return the input or the weight of a convolution as a volume; None for other layouts."""
-    spec: TensorSpec = product.values[at].val
-    if at == 1 and product.values[6]:
+    spec: TensorSpec = product.values[index].val
+    if index == 1 and product.values[6]:
         return None
     rows, channels, pixels = spec.sizes[0], spec.sizes[1], math.prod(spec.sizes[2:])
     if spec.is_contiguous:
@@ -166,51 +171,51 @@ def _volume(product: PointwiseCall, at: int) -> OperandMatrix | None:
         strides = (channels * pixels, channels, 1)
     else:
         return None
-    return OperandMatrix(at == 0, (rows, pixels, channels), strides, is_volume=True)
+    return OperandMatrix(index == 0, (rows, pixels, channels), strides, is_volume=True)
 
 
-def _matrix(product: PointwiseCall, at: int) -> OperandMatrix | None:
+def _matrix(product: PointwiseCall, index: int) -> OperandMatrix | None:
     """Return an operand of a matmul; None if the step is not a matmul.
 
     A 1x1 convolution is one: channels-last, of pixels and a weight; otherwise of a weight and planes.
     """
     name = product.node.target._entry.name.removeprefix("aten::")
-    seen: TensorSpec = product.values[at].val
+    operand_spec: TensorSpec = product.values[index].val
     if name != "convolution":
-        sizes, strides = (1, *seen.sizes)[-3:], (0, *seen.strides)[-3:]
-        return OperandMatrix(at == OPERANDS[name][0], sizes, strides)  # type: ignore[arg-type]
-    given, made = product.values[0].val, product.node.val
+        sizes, strides = (1, *operand_spec.sizes)[-3:], (0, *operand_spec.strides)[-3:]
+        return OperandMatrix(index == OPERANDS[name][0], sizes, strides)  # type: ignore[arg-type]
+    input_spec, made = product.values[0].val, product.node.val
     if product.values[6] or math.prod(product.values[1].val.sizes[2:]) > 1:
         return None
-    images, channels, pixels = given.sizes[0], given.sizes[1], math.prod(given.sizes[2:])
-    if is_channels_last(given) and is_channels_last(made):
-        if at == 0:
+    images, channels, pixels = input_spec.sizes[0], input_spec.sizes[1], math.prod(input_spec.sizes[2:])
+    if is_channels_last(input_spec) and is_channels_last(made):
+        if index == 0:
             return OperandMatrix(True, (1, images * pixels, channels), (0, channels, 1))
         return OperandMatrix(False, (1, channels, made.sizes[1]), (0, 1, channels))
-    if not given.is_contiguous or not made.is_contiguous:
+    if not input_spec.is_contiguous or not made.is_contiguous:
         return None
-    if at == 0:
+    if index == 0:
         return OperandMatrix(False, (images, channels, pixels), (channels * pixels, pixels, 1))
     # Each image would compute the weight again.
     return OperandMatrix(True, (1, made.sizes[1], channels), (0, channels, 1)) if images == 1 else None
 
 
 def _prologues(
-    steps: Sequence[Step], product: PointwiseCall, at: int, results: set[Node]
+    steps: Sequence[Step], product: PointwiseCall, index: int, results: set[Node]
 ) -> Iterator[Prologue]:
     """Yield the prologues made of steps that only this matmul reads, the longest first."""
-    operand = product.values[at]
-    matrices = operand_matrices(product, at)
+    operand = product.values[index]
+    matrices = operand_matrices(product, index)
     views: list[Node] = []
     node, reader = operand, product.node
-    if [given for given in product.values if given is operand] != [operand]:
+    if [value for value in product.values if value is operand] != [operand]:
         return
     while list(node.users) == [reader] and node not in results and _is_view(node):
         views.append(node)
         node, reader = node.args[0], node
     made_by = {result_of(each[-1]): each for step in steps if (each := _calls_of(step))}
     calls: tuple[PrologueCall, ...] = ()
-    found: list[Prologue] = []
+    candidates: list[Prologue] = []
     inside = {reader}
     while node in made_by and node not in results and set(node.users) <= inside:
         calls = (*made_by[node], *calls)
@@ -222,8 +227,8 @@ def _prologues(
         for matrix in matrices:
             made = Prologue(operand, calls, tuple(reversed(views)), node, matrix)
             if all(made.terms(each) is not None for each in made.inputs):
-                found.append(made)
-    yield from reversed(found)
+                candidates.append(made)
+    yield from reversed(candidates)
 
 
 def _is_view(node: Node) -> bool:

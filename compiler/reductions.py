@@ -175,13 +175,13 @@ def space_of(source: TensorSpec, arguments: Mapping[str, Any]) -> RowSpace | Non
     if "normalized_shape" in arguments:
         count = len(arguments["normalized_shape"])
     else:
-        given = arguments["dim"]
-        dims = given if isinstance(given, tuple | list) else [given]
+        dim = arguments["dim"]
+        dims = dim if isinstance(dim, tuple | list) else [dim]
         if any(d.__class__ is not int for d in dims) or not source.ndim:
             return None
-        places = sorted({d % source.ndim for d in dims})
-        count = len(places)
-        if places != list(range(source.ndim - count, source.ndim)):
+        reduced = sorted({d % source.ndim for d in dims})
+        count = len(reduced)
+        if reduced != list(range(source.ndim - count, source.ndim)):
             return None
     if not 0 < count < source.ndim:
         return None
@@ -209,8 +209,8 @@ def is_served(space: RowSpace, source: TensorSpec) -> bool:
 
 def takes_each_once(node: Node) -> bool:
     """Return True if a node's results are only read by `getitem`, each by one step."""
-    places = [user.args[1] if user.target is operator.getitem else None for user in node.users]
-    return None not in places and len(set(places)) == len(places) > 0
+    indices = [user.args[1] if user.target is operator.getitem else None for user in node.users]
+    return None not in indices and len(set(indices)) == len(indices) > 0
 
 
 def views_of(call: FusedStep, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:

@@ -20,10 +20,10 @@ from .training import view_of_result
 
 
 def passed_through(graph: Graph) -> dict[int, int]:
-    """Return the results that are inputs unchanged, with the inputs' places."""
-    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    """Return the results that are inputs unchanged, with the inputs' indices."""
+    input_indices = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     results = graph.output_node.args[0]
-    return {i: places[r] for i, r in enumerate(results) if isinstance(r, Node) and r in places}
+    return {i: input_indices[r] for i, r in enumerate(results) if isinstance(r, Node) and r in input_indices}
 
 
 def given_back(inputs: Sequence[Any], source: int, is_identical: bool, is_view: bool = False) -> Any:
@@ -34,12 +34,14 @@ def given_back(inputs: Sequence[Any], source: int, is_identical: bool, is_view: 
     return tensor if is_identical else tensor.detach()
 
 
-def views_of_all(recording: Recording, places: Iterable[int]) -> set[int]:
-    """Return the places, of results with an input's metadata, that are views of the input."""
-    return {i for i in places if i not in recording.identical and recording.bases.get(i, -1) is not None}
+def views_of_all(recording: Recording, indices: Iterable[int]) -> set[int]:
+    """Return the indices, of results with an input's metadata, that are views of the input."""
+    return {i for i in indices if i not in recording.identical and recording.bases.get(i, -1) is not None}
 
 
-def objects_of_results(recording: Recording, given: Container[int]) -> Callable[[list[Any]], None] | None:
+def objects_of_results(
+    recording: Recording, inputs_returned: Container[int]
+) -> Callable[[list[Any]], None] | None:
     """Return a function that replaces a graph's results by distinct objects as in the program; None if not needed.
 
     A graph has one step for values that are equal, such as a tensor and its detached copy, and it may have
@@ -47,19 +49,19 @@ def objects_of_results(recording: Recording, given: Container[int]) -> Callable[
 
     Args:
         recording: The recording of the results.
-        given: The places of results that have an input's metadata, and are objects of their own.
+        inputs_returned: The indices of results that have an input's metadata, and are objects of their own.
     """
     nodes = recording.graph.output_node.args[0]
     own = [
         i
         for i, node in enumerate(nodes[: recording.results])
-        if isinstance(node, Node) and i not in given and i not in recording.aliases
+        if isinstance(node, Node) and i not in inputs_returned and i not in recording.aliases
     ]
     shared = _shared([nodes[i] for i in own], own, recording)
     rebased = [
         (i, recording.bases[i]) for i in own if i in recording.bases and (i in shared or is_view(nodes[i]))
     ]
-    rebased += [(i, base) for i, base in recording.bases.items() if i in given and base is not None]
+    rebased += [(i, base) for i, base in recording.bases.items() if i in inputs_returned and base is not None]
     unviewed = [i for i, base in rebased if base is None]
     parts = [(i, base) for i, base in rebased if base is not None]
     if not (shared or rebased or recording.repeated):
@@ -79,31 +81,31 @@ def objects_of_results(recording: Recording, given: Container[int]) -> Callable[
     return tell_apart
 
 
-def _shared(nodes: Sequence[Node], places: Sequence[int], recording: Recording) -> dict[int, int]:
-    """Return the places of results that share a step with an earlier result but are other objects, with its place."""
+def _shared(nodes: Sequence[Node], indices: Sequence[int], recording: Recording) -> dict[int, int]:
+    """Return the indices of results that share a step with an earlier result but are other objects, with its index."""
     first: dict[Node, int] = {}
-    pairs = [(i, first.setdefault(node, i)) for i, node in zip(places, nodes, strict=True)]
+    pairs = [(i, first.setdefault(node, i)) for i, node in zip(indices, nodes, strict=True)]
     return {i: other for i, other in pairs if i != other and i not in recording.repeated}
 
 
 def views_taken(
-    graph: Graph, places: Sequence[int], recording: Recording
+    graph: Graph, indices: Sequence[int], recording: Recording
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function that takes the results at these places, which are views of inputs, from the inputs."""
-    take = interpreted(views_of(graph, places))
+    """Return a function that takes the results at these indices, which are views of inputs, from the inputs."""
+    take = interpreted(views_of(graph, indices))
     results = graph.output_node.args[0]
     shared = {
-        places.index(i): places.index(other)
-        for i, other in _shared([results[i] for i in places], places, recording).items()
+        indices.index(i): indices.index(other)
+        for i, other in _shared([results[i] for i in indices], indices, recording).items()
     }
     if not shared:
         return lambda inputs: take(*inputs)
 
     def taken(inputs: Sequence[Any]) -> Sequence[Any]:
-        found = list(take(*inputs))
+        views = list(take(*inputs))
         for i, other in shared.items():
-            found[i] = ops.alias(found[other])
-        return found
+            views[i] = ops.alias(views[other])
+        return views
 
     return taken
 
@@ -145,8 +147,8 @@ def shadows_of_results(recording: Recording) -> Callable[[list[Any]], None] | No
             filled[i] = view(filled[base].detach())[0]
         for i in views:
             if i in recording.bases:
-                place = recording.bases[i]
-                whole = None if place is None else filled[place]
+                base_index = recording.bases[i]
+                whole = None if base_index is None else filled[base_index]
                 filled[i]._view_base = (
                     whole if whole is None or whole._view_base is None else whole._view_base
                 )
@@ -169,10 +171,10 @@ def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Seque
     return results
 
 
-def views_of(graph: Graph, places: Sequence[int]) -> Graph:
-    """Return the part of a graph that takes the results at these places, which are views of inputs."""
+def views_of(graph: Graph, indices: Sequence[int]) -> Graph:
+    """Return the part of a graph that takes the results at these indices, which are views of inputs."""
     made = Graph()
-    results = [graph.output_node.args[0][i] for i in places]
+    results = [graph.output_node.args[0][i] for i in indices]
     needed = needed_for(results)
     copies: dict[Node, Node] = {}
     tangents = {n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangent_")}
@@ -184,12 +186,12 @@ def views_of(graph: Graph, places: Sequence[int]) -> Graph:
 
 
 def uncounted(
-    run: Callable[[Sequence[Any]], Sequence[Any]], places: Sequence[int]
+    run: Callable[[Sequence[Any]], Sequence[Any]], indices: Sequence[int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a call that restores the versions of the inputs at these places, which are written through `data`."""
+    """Return a call that restores the versions of the inputs at these indices, which are written through `data`."""
 
     def run_uncounted(inputs: Sequence[Any]) -> Sequence[Any]:
-        cells = [inputs[i].version_cell() for i in places if not inputs[i]._spec.is_inference]
+        cells = [inputs[i].version_cell() for i in indices if not inputs[i]._spec.is_inference]
         before = [cell[0] for cell in cells]
         try:
             return run(inputs)
@@ -203,7 +205,7 @@ def uncounted(
 def counted_apart(
     run: Callable[[Sequence[Any]], Sequence[Any]], versions: dict[int, int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a call whose results at these places have their own version counters, shared by results of one value."""
+    """Return a call whose results at these indices have their own version counters, shared by results of one value."""
 
     def run_apart(inputs: Sequence[Any]) -> Sequence[Any]:
         results = run(inputs)

@@ -129,9 +129,9 @@ class FusedKernel:
         return self.domain.device
 
     def __str__(self) -> str:
-        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        inputs, outputs = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
         spec = self.domain
-        head = f"kernel {self.name}({given}) -> {made} over {list(spec.sizes)} on {spec.device}:"
+        head = f"kernel {self.name}({inputs}) -> {outputs} over {list(spec.sizes)} on {spec.device}:"
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
@@ -187,9 +187,9 @@ class RowsKernel:
         return [node for call in self.calls for node in call.column_sums.values()]
 
     def __str__(self) -> str:
-        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        inputs, outputs = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
         rows = f"rows {list(self.space.line)} of {list(self.space.sizes)}"
-        head = f"kernel {self.name}({given}) -> {made} over {rows} on {self.device}:"
+        head = f"kernel {self.name}({inputs}) -> {outputs} over {rows} on {self.device}:"
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
@@ -242,9 +242,9 @@ class ReductionKernel:
         return FusedKernel(tuple(pointwise), inputs, tuple(dict.fromkeys((*made, *reduced))))
 
     def __str__(self) -> str:
-        given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
+        inputs, outputs = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
         dims = f"dimensions {list(self.space.dims)} of {list(self.space.sizes)}"
-        head = f"kernel {self.name}({given}) -> {made} over {dims} on {self.device}:"
+        head = f"kernel {self.name}({inputs}) -> {outputs} over {dims} on {self.device}:"
         return "\n".join([head, *(f"    {call.node.format_node()}" for call in self.calls)])
 
 
@@ -273,10 +273,10 @@ class Schedule:
         for step in self.steps:
             nodes = [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]
             for node in nodes:
-                early = [given for given in node.all_input_nodes if given not in done]
+                early = [operand for operand in node.all_input_nodes if operand not in done]
                 if early or node in done:
-                    what = f"before %{early[0].name}" if early else "twice"
-                    raise RuntimeError(f"schedule: %{node.name} is computed {what}")
+                    problem = f"before %{early[0].name}" if early else "twice"
+                    raise RuntimeError(f"schedule: %{node.name} is computed {problem}")
                 done.add(node)
         missing = [n for n in self.graph.find_nodes(op="call_function") if n not in done]
         if missing:
@@ -342,7 +342,7 @@ def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
     """Return the steps that a step may join: its operands, and for a reduction also other readers of its operands."""
     if calls[node].index_space is None:
         return node.all_input_nodes
-    return [n for given in node.all_input_nodes for n in (given, *given.users) if n is not node]
+    return [n for operand in node.all_input_nodes for n in (operand, *operand.users) if n is not node]
 
 
 def _one_domain(a: Node, b: Node) -> bool:
@@ -372,12 +372,12 @@ def _has_sizes(node: Node, space: IndexSpace) -> bool:
 class _Grouping:
     """Which steps are together; no group may have to run both before and after another step.
 
-    Sets of steps are bits of integers, at the steps' places in the graph.
+    Sets of steps are bits of integers, at the steps' indices in the graph.
     """
 
     def __init__(self, nodes: list[Node], calls: dict[Node, FusedStep]) -> None:
         self.nodes, self.calls = nodes, calls
-        self.place = {node: i for i, node in enumerate(nodes)}
+        self.index_of = {node: i for i, node in enumerate(nodes)}
         self.members = [1 << i for i in range(len(nodes))]
         self.spaces: list[IndexSpace | None] = [
             None if (call := calls.get(n)) is None else call.index_space for n in nodes
@@ -385,30 +385,34 @@ class _Grouping:
         self.grouped = 0  # steps in groups of several
         self.before = [0] * len(nodes)
         for i, node in enumerate(nodes):
-            for given in before_each(node, nodes, i):
-                j = self.place.get(given)
+            for predecessor in before_each(node, nodes, i):
+                j = self.index_of.get(predecessor)
                 if j is not None:
                     self.before[i] |= self.before[j] | 1 << j
 
     def join(self, node: Node, candidates: list[Node]) -> None:
         """Fuse a step, whose users are not grouped yet, with those of its operands that it may join."""
-        here = self.place[node]
+        index = self.index_of[node]
         for candidate in candidates:
-            there = self.place[candidate]
-            together = self.members[here] | self.members[there]
+            candidate_index = self.index_of[candidate]
+            together = self.members[index] | self.members[candidate_index]
             # A later reader of the same operand is not grouped yet.
-            if there > here or together == self.members[here] or not self._fits(here, there, together):
+            if (
+                candidate_index > index
+                or together == self.members[index]
+                or not self._fits(index, candidate_index, together)
+            ):
                 continue
             # Outside steps that a member needs must not need a member.
             needed = self._needed(together) & ~together
             first = _first(together)
             later = bits_of(needed >> first << first)
             if not any(self.before[i] & together for i in (*later, *self._groups_before(first, needed))):
-                self._unite(together, needed, self.spaces[here] or self.spaces[there])
+                self._unite(together, needed, self.spaces[index] or self.spaces[candidate_index])
 
     def unite(self, nodes: Sequence[Node]) -> None:
         """Fuse steps. No outside step may be between two of them."""
-        together = sum(1 << self.place[node] for node in nodes)
+        together = sum(1 << self.index_of[node] for node in nodes)
         self._unite(together, self._needed(together) & ~together, None)
 
     def join_broadcast_rows(self, results: Sequence[Node]) -> None:
@@ -420,22 +424,22 @@ class _Grouping:
             reader = self.calls.get(next(iter(node.users)))
             if reader is None or not reader.is_pointwise or not reader.is_in_order:
                 continue
-            there = self.place[reader.node]
-            space = call.space_for_reader(reader, self.spaces[there])
-            together = self.members[there] | 1 << i
+            reader_index = self.index_of[reader.node]
+            space = call.space_for_reader(reader, self.spaces[reader_index])
+            together = self.members[reader_index] | 1 << i
             if space is not None and together.bit_count() <= MAX_STEPS:
                 # No other step is between the two.
                 self._unite(together, self._needed(together) & ~together, space)
 
-    def _fits(self, here: int, there: int, together: int) -> bool:
+    def _fits(self, index: int, other_index: int, together: int) -> bool:
         """Return True if the groups of two steps have one index space."""
-        spaces = {self.spaces[here], self.spaces[there]} - {None}
-        is_part = not self.calls[self.nodes[here]].is_computed  # of a step with several results
+        spaces = {self.spaces[index], self.spaces[other_index]} - {None}
+        is_part = not self.calls[self.nodes[index]].is_computed  # of a step with several results
         if not spaces and together.bit_count() > MAX_POINTWISE and not is_part:
             return False
         members = [self.calls[self.nodes[i]] for i in bits_of(together)]
         if not spaces:
-            is_one = _one_domain(self.nodes[here], self.nodes[there])
+            is_one = _one_domain(self.nodes[index], self.nodes[other_index])
             return is_one and not _gathers_inside(members) and not _exclude_each_other(members)
         if is_part:
             return True  # it is always in the kernel of that step
@@ -459,10 +463,10 @@ class _Grouping:
         return True
 
     def _needed(self, members: int) -> int:
-        found = 0
+        needed = 0
         for i in bits_of(members):
-            found |= self.before[i]
-        return found
+            needed |= self.before[i]
+        return needed
 
     def _unite(self, together: int, needed: int, space: IndexSpace | None) -> None:
         for i in bits_of(together):
@@ -496,16 +500,16 @@ def _first(steps: int) -> int:
     return (steps & -steps).bit_length() - 1
 
 
-def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
-    """Return all nodes that must run before a step of a graph at this place.
+def before_each(node: Node, nodes: list[Node], index: int) -> list[Node]:
+    """Return all nodes that must run before a step of a graph at this index.
 
     These are its operands; for a random op also the previous random op; for a write all nodes before it.
     """
     if not node.is_impure:
         return node.all_input_nodes
     if node.target._entry.schema.is_mutable:
-        return nodes[:place]
-    draw = next((nodes[i] for i in range(place - 1, -1, -1) if nodes[i].is_impure), None)
+        return nodes[:index]
+    draw = next((nodes[i] for i in range(index - 1, -1, -1) if nodes[i].is_impure), None)
     return [*node.all_input_nodes, *([] if draw is None else [draw])]
 
 
@@ -521,11 +525,11 @@ def bits_of(number: int) -> list[int]:
         >>> bits_of(0b1010)
         [1, 3]
     """
-    found: list[int] = []
-    for place, byte in enumerate(number.to_bytes((number.bit_length() + 7) // 8, "little")):
+    positions: list[int] = []
+    for byte_index, byte in enumerate(number.to_bytes((number.bit_length() + 7) // 8, "little")):
         if byte:
-            found += [8 * place + bit for bit in BITS_OF_BYTE[byte]]
-    return found
+            positions += [8 * byte_index + bit for bit in BITS_OF_BYTE[byte]]
+    return positions
 
 
 def _ordered(
@@ -535,8 +539,8 @@ def _ordered(
 
     Random ops keep their order, and writes come after everything else.
     """
-    place = grouping.place
-    leader = {node: min(bits_of(grouping.members[place[node]])) for node in nodes}
+    index_of = grouping.index_of
+    leader = {node: min(bits_of(grouping.members[index_of[node]])) for node in nodes}
     needs: dict[int, set[int]] = {leader[node]: set() for node in nodes}
     for i, node in enumerate(nodes):
         mine = leader[node]

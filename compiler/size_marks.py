@@ -111,7 +111,7 @@ def marks_of(tensor: Any) -> SizeMarks | None:
     if DYNAMIC not in state and WEAK not in state and STATIC not in state:
         return None
     count = tensor._spec.ndim
-    found = [
+    marked_dims = [
         frozenset([each % count for each in state.get(name, ()) if -count <= each < count])
         for name in (DYNAMIC, WEAK, STATIC)
     ]
@@ -120,7 +120,7 @@ def marks_of(tensor: Any) -> SizeMarks | None:
         for each in state.get(RANGES, ())
         if -count <= each.dim < count
     ]
-    return SizeMarks(found[0], found[1], found[2], tuple(ranges))
+    return SizeMarks(marked_dims[0], marked_dims[1], marked_dims[2], tuple(ranges))
 
 
 def _indices(index: int | Sequence[int]) -> Sequence[int]:

@@ -10,13 +10,13 @@ from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule
 
 def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
     """Return the source of each fused kernel for CUDA, by its name."""
-    found = {}
+    sources = {}
     for schedule in schedules:
         for kernel in schedule.kernels:
             if kernel.device.type == "cuda":
                 name, text = _written(kernel)
-                found[name] = text
-    return found
+                sources[name] = text
+    return sources
 
 
 def _written(kernel: Kernel) -> tuple[str, str]:

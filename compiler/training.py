@@ -24,13 +24,13 @@ class BackwardGraph:
     Attributes:
         graph: Inputs: inputs, saved values and gradients of the stage's results. Outputs: gradients of the
             differentiable results of earlier stages, and of inputs.
-        kept_inputs: The inputs that it reads.
-        kept: Indices of the saved values that it reads.
+        saved_inputs: The inputs that it reads.
+        saved: Indices of the saved values that it reads.
     """
 
     graph: Graph
-    kept_inputs: tuple[int, ...]
-    kept: tuple[int, ...]
+    saved_inputs: tuple[int, ...]
+    saved: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class SplitGraph:
 
     Attributes:
         forward: Graph from the recording's inputs without gradients to its results and then the saved values.
-        kept: Number of values that forward saves.
+        num_saved: Number of values that forward saves.
         stages: Backward of the results of each stage. Most programs have one stage.
     """
 
     forward: Graph
-    kept: int
+    num_saved: int
     stages: tuple[BackwardGraph, ...]
 
     @property
@@ -53,9 +53,9 @@ class SplitGraph:
         return self.stages[0].graph
 
     @property
-    def kept_inputs(self) -> tuple[int, ...]:
+    def saved_inputs(self) -> tuple[int, ...]:
         """The inputs that it reads."""
-        return self.stages[0].kept_inputs
+        return self.stages[0].saved_inputs
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class _Stage:
 
 def split(recording: Recording) -> SplitGraph:
     """Split a recording with a derivative into forward and backward."""
-    for place, base in (recording.views | recording.shadows).items():
-        view_of_result(recording, place, base)
+    for index, base in (recording.views | recording.shadows).items():
+        view_of_result(recording, index, base)
     graph = recording.graph
     inputs = graph.find_nodes(op="placeholder")
     tangents = inputs[len(inputs) - len(recording.differentiable) :]
@@ -99,29 +99,29 @@ def split(recording: Recording) -> SplitGraph:
     later = [n for s in stages for n in s.needed if n not in forward]
     available = forward | set(own)
     read = _operands(later, ends, available.__contains__)
-    wanted = _operands(steps, ends, lambda n: n not in after)
+    targets = _operands(steps, ends, lambda n: n not in after)
     written = {own[i] for i in recording.written}
     if not read.isdisjoint(written):
         raise Unsupported("the function writes to an argument that its backward reads")
     held = set(own[recording.arguments :])  # they live on whatever forward keeps
-    chosen = values_to_keep(graph, wanted, read, forward, {*own, *_nodes_in(results)}, written, held)
+    chosen = values_to_keep(graph, targets, read, forward, {*own, *_nodes_in(results)}, written, held)
     forward = available | needed_for(list(chosen))
-    kept = [n for n in graph.nodes if n in chosen and n not in own]
+    saved = [n for n in graph.nodes if n in chosen and n not in own]
     made = Graph()
     copies: dict[Node, Node] = {}
     for node in graph.nodes:
         if node in forward:
             copies[node] = made.node_copy(node, copies.__getitem__)
-    made.output(map_nodes((*results, *kept), copies.__getitem__))
+    made.output(map_nodes((*results, *saved), copies.__getitem__))
     return SplitGraph(
-        made, len(kept), tuple([_backward(graph, stage, own, kept, chosen, after) for stage in stages])
+        made, len(saved), tuple([_backward(graph, stage, own, saved, chosen, after) for stage in stages])
     )
 
 
-def view_of_result(recording: Recording, place: int, of: int) -> Graph:
+def view_of_result(recording: Recording, index: int, base_index: int) -> Graph:
     """Return the graph from a result to a view of it. Raise Unsupported if the graph has no such path."""
     results = recording.graph.output_node.args[0]
-    base, view = results[of], results[place]
+    base, view = results[base_index], results[index]
     made = Graph()
     copies = {base: made.placeholder(base.name, base.val)}
     needed = needed_for([view], [base])
@@ -135,34 +135,34 @@ def view_of_result(recording: Recording, place: int, of: int) -> Graph:
 
 
 def _stages(recording: Recording, tangents: Sequence[Node], effects: Sequence[Node]) -> list[_Stage]:
-    found = []
-    for place, gradients in enumerate(gradients_by_stage(recording)):
-        first = sum(map(len, recording.stages[:place]))
-        mine = list(tangents[first : first + len(recording.stages[place])])
+    stages = []
+    for number, gradients in enumerate(gradients_by_stage(recording)):
+        first = sum(map(len, recording.stages[:number]))
+        mine = list(tangents[first : first + len(recording.stages[number])])
         after = computed_from(recording.graph, mine)
         needed = needed_for([*_nodes_in(gradients), *(n for n in effects if n in after)])
         steps = {n for n in needed if n in after and n not in mine}
         ends = [n for n in _nodes_in(gradients) if n not in after]
-        found.append(_Stage(mine, gradients, steps, ends, needed))
-    return found
+        stages.append(_Stage(mine, gradients, steps, ends, needed))
+    return stages
 
 
 def gradients_by_stage(recording: Recording) -> list[Sequence[Any]]:
     """Return the outputs of each stage: the gradients of earlier results, then those of inputs."""
     every = recording.graph.output_node.args[0]
-    first, found = recording.results, []
+    first, gradients = recording.results, []
     for arrivals in recording.arrivals:
         last = first + len(arrivals) + len(recording.gradients or ())
-        found.append(every[first:last])
+        gradients.append(every[first:last])
         first = last
-    return found
+    return gradients
 
 
 def _backward(
     graph: Graph,
     stage: _Stage,
     own: Sequence[Node],
-    kept: Sequence[Node],
+    saved: Sequence[Node],
     chosen: set[Node],
     after: set[Node],
 ) -> BackwardGraph:
@@ -170,40 +170,40 @@ def _backward(
         _operands(stage.steps, stage.ends, lambda n: n not in after), chosen
     )
     read = _operands(steps, stage.ends, lambda n: n in chosen)
-    kept_inputs = [i for i, n in enumerate(own) if n in read]
-    kept_values = [i for i, n in enumerate(kept) if n in read]
+    saved_inputs = [i for i, n in enumerate(own) if n in read]
+    saved_values = [i for i, n in enumerate(saved) if n in read]
     made = Graph()
     copies: dict[Node, Node] = {}
-    for node in (*(own[i] for i in kept_inputs), *(kept[i] for i in kept_values), *stage.tangents):
+    for node in (*(own[i] for i in saved_inputs), *(saved[i] for i in saved_values), *stage.tangents):
         copies[node] = made.placeholder(node.name, node.val)
     for node in _in_late_order(graph, steps, after, stage.ends):
         copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(map_nodes(tuple(stage.gradients), copies.__getitem__))
-    return BackwardGraph(made, tuple(kept_inputs), tuple(kept_values))
+    return BackwardGraph(made, tuple(saved_inputs), tuple(saved_values))
 
 
 def computed_from(graph: Graph, sources: Sequence[Node]) -> set[Node]:
     """Return all steps that depend on the sources."""
-    found = set(sources)
+    dependent = set(sources)
     for node in graph.nodes:
-        if any(given in found for given in node.all_input_nodes):
-            found.add(node)
-    return found
+        if any(operand in dependent for operand in node.all_input_nodes):
+            dependent.add(node)
+    return dependent
 
 
 def _nodes_in(values: Sequence[Any]) -> list[Node]:
     return [v for v in values if isinstance(v, Node)]
 
 
-def _operands(nodes: Iterable[Node], others: Iterable[Node], counts: Callable[[Node], bool]) -> set[Node]:
+def _operands(nodes: Iterable[Node], extra: Iterable[Node], counts: Callable[[Node], bool]) -> set[Node]:
     """Return the operands of nodes, and other nodes, that satisfy `counts`."""
-    return {n for n in (*(g for node in nodes for g in node.all_input_nodes), *others) if counts(n)}
+    return {n for n in (*(g for node in nodes for g in node.all_input_nodes), *extra) if counts(n)}
 
 
 def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Sequence[Node]) -> list[Node]:
     """Return the steps of backward, with each recomputed step right before its first reader."""
     order: dict[Node, None] = {}
-    place = {node: i for i, node in enumerate(graph.nodes)}
+    index_of = {node: i for i, node in enumerate(graph.nodes)}
     for last in (*(node for node in graph.nodes if node in steps and node in after), *ends):
         missing: set[Node] = set()
         pending = [last]
@@ -212,12 +212,12 @@ def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Seque
             if node in steps and node not in order and node not in missing:
                 missing.add(node)
                 pending += node.all_input_nodes
-        order |= dict.fromkeys(sorted(missing, key=place.__getitem__))
+        order |= dict.fromkeys(sorted(missing, key=index_of.__getitem__))
     return list(order)
 
 
 def unshared_results(graph: Graph) -> tuple[int, ...]:
-    """Return the places of results that share memory with no input and no other result.
+    """Return the indices of results that share memory with no input and no other result.
 
     Example:
         >>> import triten as tt
@@ -248,13 +248,13 @@ def base_of(node: Node) -> Node:
     return node
 
 
-def _computed_again(wanted: Iterable[Node], kept: set[Node]) -> set[Node]:
-    """Return the steps that backward recomputes for wanted values that are not saved."""
+def _computed_again(values: Iterable[Node], saved: set[Node]) -> set[Node]:
+    """Return the steps that backward recomputes for values that are not saved."""
     again: set[Node] = set()
-    pending = list(wanted)
+    pending = list(values)
     while pending:
         node = pending.pop()
-        if node not in kept and node not in again:
+        if node not in saved and node not in again:
             again.add(node)
             pending += node.all_input_nodes
     return again

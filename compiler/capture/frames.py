@@ -75,13 +75,15 @@ class Frames:
 
         Names in strings count, as `getattr` and `hasattr` take them.
         """
-        found: set[str] = set()
+        identifiers: set[str] = set()
         for code in self.codes:
-            found.update(code.co_names)
-            found.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+            identifiers.update(code.co_names)
+            identifiers.update(
+                each for each in code.co_consts if isinstance(each, str) and each.isidentifier()
+            )
             if BY_STRING & set(code.co_names) and not is_own(code.co_filename):
                 return None
-        return found
+        return identifiers
 
     @property
     def reads_grad(self) -> bool:
@@ -196,10 +198,10 @@ _passed_by: set[str] = set()
 @cache
 def is_observed_file(filename: str) -> bool:
     """Return True if a file's code may read values that a program sets."""
-    found = _is_observed_file(filename)
-    if not found:
+    is_observed = _is_observed_file(filename)
+    if not is_observed:
         _passed_by.add(filename)
-    return found
+    return is_observed
 
 
 def _is_observed_file(filename: str) -> bool:

@@ -21,11 +21,11 @@ Guard = Callable[[], tuple[Any, ...] | None]
 class Guards:
     """Places that a captured function read, with their values, and the tensors that it holds.
 
-    `hold()` returns the current tensors, or None if a place has another value or a tensor another spec.
+    `hold()` returns the current tensors, or None if a location has another value or a tensor another spec.
 
     Args:
-        places: The places, each with its value.
-        held: The places of tensors, each with the spec of its tensor.
+        locations: The locations, each with its value.
+        held: The locations of tensors, each with the spec of its tensor.
 
     Example:
         >>> from triten.compiler.capture.guards import Guards
@@ -37,32 +37,34 @@ class Guards:
     """
 
     def __init__(
-        self, places: Sequence[tuple[Location, Any]], held: Sequence[tuple[Location, TensorSpec]] = ()
+        self, locations: Sequence[tuple[Location, Any]], held: Sequence[tuple[Location, TensorSpec]] = ()
     ) -> None:
         self.held = tuple(held)
-        kept: dict[tuple[str, int, Any], tuple[Location, Any]] = {}
-        for location, value in places:
-            kept.setdefault((location.kind, id(location.holder), location.key), (location, value))
-        self.places = list(kept.values())
+        distinct: dict[tuple[str, int, Any], tuple[Location, Any]] = {}
+        for location, value in locations:
+            distinct.setdefault((location.kind, id(location.holder), location.key), (location, value))
+        self.locations = list(distinct.values())
         self.hold: Guard = self._written()
 
     def broken(self) -> str | None:
         """Return the first guard that fails, in words; None if all hold."""
-        for location, value in self.places:
-            now = location.read()
-            if not same(value, now):
-                return f"{location.name} was {shown(value)}, is {shown(now)}"
+        for location, value in self.locations:
+            current = location.read()
+            if not same(value, current):
+                return f"{location.name} was {shown(value)}, is {shown(current)}"
         for location, spec in self.held:
-            now = location.read()
-            found = now._spec if isinstance(now, TensorImpl) else None
-            if found is not spec:
-                return f"{location.name} was {spec!r}, is {shown(now) if found is None else found!r}"
+            current = location.read()
+            current_spec = current._spec if isinstance(current, TensorImpl) else None
+            if current_spec is not spec:
+                return f"{location.name} was {spec!r}, is {shown(current) if current_spec is None else current_spec!r}"
         return None
 
     def _written(self) -> Guard:
-        """Generate one condition of all places, followed by the held tensors."""
+        """Generate one condition of all locations, followed by the held tensors."""
         names: dict[str, Any] = {"MISSING": MISSING, "same": same, "same_elements": same_elements}
-        broken = [self._broken(i, location, value, names) for i, (location, value) in enumerate(self.places)]
+        broken = [
+            self._broken(i, location, value, names) for i, (location, value) in enumerate(self.locations)
+        ]
         lines = ["def hold():", "    try:"]
         if broken:
             lines.append("        if (" + "\n            or ".join(broken) + "): return None")
@@ -73,9 +75,9 @@ class Guards:
                 names[f"G{i}"] = location.read
                 get = f"G{i}()"
             lines += [f"        t{i} = {get}", f"        if t{i}._spec is not S{i}: return None"]
-        found = "".join(f"t{i}, " for i in range(len(self.held)))
+        tensors = "".join(f"t{i}, " for i in range(len(self.held)))
         lines += [
-            f"        return ({found})",
+            f"        return ({tensors})",
             "    except (ValueError, LookupError, AttributeError): return None",
             "",
         ]
@@ -83,7 +85,7 @@ class Guards:
         return guard
 
     def _broken(self, i: int, location: Location, value: Any, names: dict[str, Any]) -> str:
-        """Return a condition that is true if a place has changed; identity is checked first."""
+        """Return a condition that is true if a location has changed; identity is checked first."""
         names[f"h{i}"] = location.holder
         if location.kind == "size":
             return f"len(h{i}) != {value}"
@@ -130,7 +132,7 @@ class Guards:
 
 
 def same(value: Any, now: Any) -> bool:
-    """Return True if a place is unchanged: the same object, an equal number of the same class, or a tensor of the
+    """Return True if a location is unchanged: the same object, an equal number of the same class, or a tensor of the
     class."""
     if value is now:
         return True

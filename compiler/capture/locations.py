@@ -11,15 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 MISSING: Final = object()
-"""The value of a place that does not exist."""
+"""The value of a location that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place that holds a value.
+    """Location that holds a value.
 
-    `holder` is the object that has the place, `key` names the place, and `name` is its name for people. `kind` is one
-    of:
+    `holder` is the object that has the location, `key` names the location, and `name` is its name for people. `kind` is
+    one of:
 
     - ``entry`` (of a dict), ``attribute`` (of a class or function, or in a slot), ``cell`` (of a closure);
     - ``element`` (one of a list or tuple), ``elements`` (all of them, or the keys of a dict), ``size`` (of a dict);

@@ -53,7 +53,7 @@ class Walk:
         is_first: True if the function has not run yet: the walk follows code that it may run.
         reads_grad: True if the code that ran names tensors' gradients, so that their presence matters.
         codes: The code that ran, whose functions' closures and defaults are read.
-        places: The locations, with the value of each at its visit.
+        locations: The locations, with the value of each at its visit.
         tensors: The first location of each tensor, by id.
     """
 
@@ -61,7 +61,7 @@ class Walk:
     is_first: bool = True
     codes: set[types.CodeType] = field(default_factory=set)
     roots: set[int] = field(default_factory=set)
-    places: list[tuple[Location, Any]] = field(default_factory=list)
+    locations: list[tuple[Location, Any]] = field(default_factory=list)
     tensors: dict[int, tuple[Any, Location]] = field(default_factory=dict)
     reads_grad: bool = False
     _seen: dict[int, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Walk:
 
     def visit_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
         """Visit the globals that code names."""
-        self._place_globals(names, module)
+        self._add_globals(names, module)
         self._visit_pending()
 
     def has_seen(self, value: Any) -> bool:
@@ -94,33 +94,33 @@ class Walk:
                 self._seen[id(each)] = each
                 self._open(each, path)
 
-    def _place_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
+    def _add_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
         for name in sorted(names):
             if name in module and (id(module), name) not in self._globals:
                 self._globals.add((id(module), name))
-                self._place(Location("entry", module, name, name))
+                self._add_location(Location("entry", module, name, name))
 
-    def _place(self, location: Location) -> None:
-        if len(self.places) >= MAX_LOCATIONS:
-            raise Unsupported(f"the program can read more than {MAX_LOCATIONS} places")
+    def _add_location(self, location: Location) -> None:
+        if len(self.locations) >= MAX_LOCATIONS:
+            raise Unsupported(f"the program can read more than {MAX_LOCATIONS} locations")
         value = location.read()
         if isinstance(value, io.IOBase) and location.kind in ("cell", "entry") and "." not in location.name:
             raise Unsupported(f"the function can write to {location.name}, a file")
-        self.places.append((location, value))
+        self.locations.append((location, value))
         self._follow(location, value)
 
     def _follow(self, location: Location, value: Any) -> None:
         if isinstance(value, TensorImpl):
-            self._found(value, location)
+            self._add_tensor(value, location)
         elif value is not MISSING and not isinstance(value, NUMBERS):
             self._pending.append((value, location.name))
 
-    def _found(self, tensor: Any, location: Location) -> None:
+    def _add_tensor(self, tensor: Any, location: Location) -> None:
         is_new = self.tensors.setdefault(id(tensor), (tensor, location))[1] is location
         grad = None if tensor._autograd is None else tensor._autograd.grad
         if self.reads_grad and is_new and tensor.is_leaf:
-            place = Location("gradient", tensor, None, f"whether {location.name} has a gradient")
-            self.places.append((place, grad is not None))
+            grad_location = Location("gradient", tensor, None, f"whether {location.name} has a gradient")
+            self.locations.append((grad_location, grad is not None))
         if grad is not None:
             self.tensors.setdefault(
                 id(grad), (grad, Location("attribute", tensor, "grad", f"{location.name}.grad"))
@@ -135,18 +135,18 @@ class Walk:
             return
         if isinstance(value, list | tuple):
             # One place for the whole; elements are followed with it as their holder.
-            self.places.append((Location("elements", value, None, path), tuple(value)))
+            self.locations.append((Location("elements", value, None, path), tuple(value)))
             for i, each in enumerate(value):
                 self._element(value, i, each, f"{path}[{i}]")
         elif isinstance(value, dict):
-            self.places.append((Location("elements", value, None, path), tuple(value)))
+            self.locations.append((Location("elements", value, None, path), tuple(value)))
             for key in value:
                 if isinstance(key, (TensorImpl, *NUMBERS, *CONSTANTS)):
                     # The text of a tensor would have its elements.
                     shown = "a tensor" if isinstance(key, TensorImpl) else repr(key)
-                    self._place(Location("entry", value, key, f"{path}[{shown}]"))
+                    self._add_location(Location("entry", value, key, f"{path}[{shown}]"))
         elif isinstance(value, set | deque):
-            self.places.append((Location("elements", value, None, path), tuple(value)))
+            self.locations.append((Location("elements", value, None, path), tuple(value)))
             self._pending += [(each, f"an element of {path}") for each in value]
         elif isinstance(value, np.ndarray | bytearray):
             self._open_array(value, path)
@@ -171,7 +171,7 @@ class Walk:
     def _open_array(self, array: Any, path: str) -> None:
         size = array.nbytes if isinstance(array, np.ndarray) else len(array)
         if size <= LARGEST_ARRAY and not getattr(array, "dtype", np.dtype(int)).hasobject:
-            self.places.append((Location("bytes", array, None, path), bytes_of(array)))
+            self.locations.append((Location("bytes", array, None, path), bytes_of(array)))
         elif not self.is_first:
             raise Unsupported(
                 f"the function can read {path}, an array of {size} bytes; make a tensor of it outside"
@@ -181,11 +181,11 @@ class Walk:
         file = getattr(module, "__file__", None) or "<triten"
         if self.is_first or not is_observed_file(file) or is_own(file):
             return
-        self._place_globals({name for code in self.codes for name in code.co_names}, vars(module))
+        self._add_globals({name for code in self.codes for name in code.co_names}, vars(module))
 
     def _element(self, holder: Any, index: int, value: Any, name: str) -> None:
         if isinstance(value, TensorImpl):
-            self._found(value, Location("element", holder, index, name))
+            self._add_tensor(value, Location("element", holder, index, name))
         elif not isinstance(value, NUMBERS):
             self._pending.append((value, name))
 
@@ -197,12 +197,12 @@ class Walk:
             return
         if self.is_first or function.__code__ in self.codes:
             for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-                self._place(Location("cell", cell, None, name))
+                self._add_location(Location("cell", cell, None, name))
             if not is_own(function.__code__.co_filename):
                 for name in ("__defaults__", "__kwdefaults__", "__code__"):
-                    self._place(Location("attribute", function, name, f"{path}.{name}"))
+                    self._add_location(Location("attribute", function, name, f"{path}.{name}"))
         if self.is_first:
-            self._place_globals(names_in(function.__code__), function.__globals__)
+            self._add_globals(names_in(function.__code__), function.__globals__)
 
     def _open_module(self, module: Module, path: str) -> None:
         own = vars(module)
@@ -210,42 +210,42 @@ class Walk:
         for name in sorted(names):
             if name in ("_parameters", "_buffers", "_modules"):
                 for key in own[name]:
-                    self._place(Location("entry", own[name], key, f"{path}.{key}"))
-                self.places.append(
+                    self._add_location(Location("entry", own[name], key, f"{path}.{key}"))
+                self.locations.append(
                     (Location("elements", own[name], None, f"{path}.{name}"), tuple(own[name]))
                 )
             else:
-                self._place(Location("entry", own, name, f"{path}.{name}"))
+                self._add_location(Location("entry", own, name, f"{path}.{name}"))
         self._shape_of(module, path)
 
     def _open_object(self, value: Any, path: str) -> None:
         kind = type(value)
-        top = kind.__module__.partition(".")[0]
-        if top == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
+        package = kind.__module__.partition(".")[0]
+        if package == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
             return
-        if top == "triton":  # a kernel, whose caches change with each launch; a graph holds it unchanged
+        if package == "triton":  # a kernel, whose caches change with each launch; a graph holds it unchanged
             return
         if isinstance(value, RANDOM):
             if not self.is_first:
                 raise Unsupported(f"the function can draw from {path}; draw from tt.rand and its kin")
-            self.places.append((Location("state", value, None, path), state_of(value)))
+            self.locations.append((Location("state", value, None, path), state_of(value)))
             return
         if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
             # Consumed elements cannot be put back, so the function does not run at all.
             raise Unsupported(f"the function can read {path}, a {kind.__name__}, whose elements come once")
         if isinstance(value, type(os.environ)):
-            self.places.append((Location("items", value, None, path), tuple(value.items())))
+            self.locations.append((Location("items", value, None, path), tuple(value.items())))
             return
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict):
             names = own.keys() if self.names is None else self.names & own.keys()
             for name in sorted(n for n in names if isinstance(n, str)):
-                self._place(Location("entry", own, name, f"{path}.{name}"))
+                self._add_location(Location("entry", own, name, f"{path}.{name}"))
         for base in kind.__mro__:
             slots = base.__dict__.get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
                 if (self.names is None or name in self.names) and not name.startswith("__"):
-                    self._place(Location("attribute", value, name, f"{path}.{name}"))
+                    self._add_location(Location("attribute", value, name, f"{path}.{name}"))
         self._shape_of(value, path)
 
     def _shape_of(self, value: Any, path: str) -> None:
@@ -253,13 +253,13 @@ class Walk:
         own = getattr(value, "__dict__", None)
         if self.is_first and isinstance(own, dict):
             # Record attributes, so that the function's additions are found and removed.
-            self.places.append((Location("elements", own, None, f"the attributes of {path}"), tuple(own)))
+            self.locations.append((Location("elements", own, None, f"the attributes of {path}"), tuple(own)))
         if not self.is_first and isinstance(own, dict):
-            self.places.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
+            self.locations.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
         # A guard keeps its objects alive, but arguments, which are checked by identity anyway, must not be kept
         # alive.
         if not self.is_first and id(value) not in self.roots:
-            self.places.append((Location("class", value, None, f"the class of {path}"), type(value)))
+            self.locations.append((Location("class", value, None, f"the class of {path}"), type(value)))
         self._open_class(type(value))
 
     def _is_followed(self, cls: type) -> bool:
@@ -274,28 +274,28 @@ class Walk:
             return
         self._classes.add(cls)
         for kind in cls.__mro__:
-            top, _, rest = kind.__module__.partition(".")
-            if top in ("builtins", "enum") or (
-                top == "triten" and not rest.startswith(("tests", "examples"))
+            package, _, rest = kind.__module__.partition(".")
+            if package in ("builtins", "enum") or (
+                package == "triten" and not rest.startswith(("tests", "examples"))
             ):
                 continue
             self._seen[id(kind)] = kind
             names = set(vars(kind)) if self.names is None else self.names & vars(kind).keys()
             for name in sorted(names):
-                held = vars(kind)[name]
+                value = vars(kind)[name]
                 if (name.startswith("__") and name != "__call__") or (id(kind), name) in self._globals:
                     continue
                 self._globals.add((id(kind), name))
                 kinds = (*NUMBERS, *CONSTANTS, list, dict, tuple, set, types.FunctionType, TensorImpl)
-                if isinstance(held, kinds) or self._is_followed(type(held)):
-                    self._place(Location("attribute", kind, name, f"{kind.__name__}.{name}"))
-                    if kind is not cls and not self.is_first and not isinstance(held, types.FunctionType):
+                if isinstance(value, kinds) or self._is_followed(type(value)):
+                    self._add_location(Location("attribute", kind, name, f"{kind.__name__}.{name}"))
+                    if kind is not cls and not self.is_first and not isinstance(value, types.FunctionType):
                         # It may get one of its own.
-                        self._place(Location("attribute", cls, name, f"{cls.__name__}.{name}"))
-                elif isinstance(held, property) and held.fget is not None:
-                    self._pending.append((held.fget, f"{kind.__name__}.{name}"))
-                elif isinstance(held, staticmethod | classmethod):
-                    self._pending.append((held.__func__, f"{kind.__name__}.{name}"))
+                        self._add_location(Location("attribute", cls, name, f"{cls.__name__}.{name}"))
+                elif isinstance(value, property) and value.fget is not None:
+                    self._pending.append((value.fget, f"{kind.__name__}.{name}"))
+                elif isinstance(value, staticmethod | classmethod):
+                    self._pending.append((value.__func__, f"{kind.__name__}.{name}"))
 
 
 def is_users_class(cls: type) -> bool:
@@ -312,11 +312,11 @@ def _file_of(cls: type) -> str:
 
 def names_in(code: types.CodeType) -> set[str]:
     """Return the names of attributes and globals in code and in the functions that it defines."""
-    found = set(code.co_names)
+    names = set(code.co_names)
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
-            found |= names_in(each)
-    return found
+            names |= names_in(each)
+    return names
 
 
 def walk_before(function: Any, leaves: Sequence[Any]) -> Walk:

@@ -30,7 +30,7 @@ from .reachable import Walk, walk_after, walk_before
 from .side_effects import (
     Looks,
     Refusals,
-    changed_places,
+    changed_locations,
     gradient_of,
     refuse_effects,
     refuse_side_effects,
@@ -38,7 +38,7 @@ from .side_effects import (
 )
 from .stand_ins import StandIns
 from .traced_function import TracedFunction, modes_of_thread
-from .unsupported import Unsupported, place_of, trail_of
+from .unsupported import Unsupported, position_of, trail_of
 from .values_read import refuse_reads
 
 
@@ -74,15 +74,15 @@ class Recording:
         arrivals: For each stage, the leaves of earlier ones whose gradients it computes, one for each addend.
         identical: The leaves that are inputs unchanged.
         aliases: The leaves with a gradient that are, or view, an input.
-        views: Leaves with a gradient that are views of another such leaf, with that leaf's place.
+        views: Leaves with a gradient that are views of another such leaf, with that leaf's index.
         marks: For leaves that are views of others, the reason that forbids writes to them, and the operator that made
             them.
-        shadows: Leaves without a gradient over the memory of a leaf that has one, with that leaf's place.
+        shadows: Leaves without a gradient over the memory of a leaf that has one, with that leaf's index.
         hidden: The number of last leaves that are not part of the result: bases of other leaves.
-        repeated: Leaves of the result that are the same tensor as an earlier one, with that leaf's place.
-        bases: Leaves that are not views, with None, and those that are views of another leaf, with that leaf's place.
+        repeated: Leaves of the result that are the same tensor as an earlier one, with that leaf's index.
+        bases: Leaves that are not views, with None, and those that are views of another leaf, with that leaf's index.
         versions: Leaves over the memory of an input or another leaf with a version counter of their own, as with
-            `data`, with the place of the first leaf with that counter.
+            `data`, with the index of the first leaf with that counter.
         objects: Leaves of the result that are Python objects, the same in each call.
         gradients: The inputs whose gradients the graph computes; None for a graph without derivative.
     """
@@ -159,18 +159,18 @@ def _recorded(
     function: Callable[..., Any],
     leaves: Sequence[Any],
     spec: TreeSpec,
-    there: dict[int, Any] | None,
+    existing: dict[int, Any] | None,
     watch: Watch | None,
 ) -> Recording:
-    others = [leaf for leaf in leaves if not isinstance(leaf, TensorImpl)]
-    before = walk_before(function, others)
-    looks = Looks(before)
+    non_tensors = [leaf for leaf in leaves if not isinstance(leaf, TensorImpl)]
+    before = walk_before(function, non_tensors)
+    geometries = Looks(before)
     frames = Frames()
     body = TracedFunction(function, leaves, spec, before, adds_bases=not capturing.exports)
     tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
     refusals, stand_ins = Refusals(), StandIns()
     refuse_effects(stand_ins, refusals)
-    refuse_reads(stand_ins, reads_of(refusals, there))
+    refuse_reads(stand_ins, reads_of(refusals, existing))
     modes_before = modes_of_thread()
     capturing.depth += 1
     try:
@@ -184,14 +184,14 @@ def _recorded(
                     watch.is_there = lambda: (
                         refusals.first is not None
                         or body.has_refused()
-                        or bool(changed_places(before))
-                        or bool(looks.changed())
+                        or bool(changed_locations(before))
+                        or bool(geometries.changed())
                     )
                 traced = make_graph(body, "fake")(*tensors)
         finally:
             capturing.depth -= 1
             set_grad_enabled(modes_before[0])
-            refuse_side_effects(before, looks)
+            refuse_side_effects(before, geometries)
         if refusals.first is not None:
             raise refusals.first
     except Unsupported as error:
@@ -200,27 +200,27 @@ def _recorded(
         # Whatever it is, the function runs eagerly and raises it again if it is its own; `explain` says it.
         reason = str(error).partition("\n")[0] or type(error).__name__
         trace = error.__traceback__
-        raise Unsupported(f"{type(error).__name__}: {reason}", place_of(trace), trail_of(trace)) from error
+        raise Unsupported(f"{type(error).__name__}: {reason}", position_of(trace), trail_of(trace)) from error
     capturing.codes = frozenset(frames.codes)
-    walk = walk_after(function, others, frames, before)
+    walk = walk_after(function, non_tensors, frames, before)
     body.refuse_new_objects(walk)
     if frames.reads_grad and any(gradient_of(t) is not None for t in tensors):
         raise Unsupported("the function reads or sets `grad`, and an argument has one")
     graph = traced.graph
     results = len(body.structure_leaves)
-    held = _lift(graph, walk.tensors, there)
+    held = _lift(graph, walk.tensors, existing)
     _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
     written = _written_inputs(graph, inputs)
     _refuse_shared_arrays(before, inputs[len(tensors) :], held)
-    _give_back(graph, {i: inputs[place] for i, place in body.returned.items()})
+    _return_inputs(graph, {i: inputs[index] for i, index in body.returned.items()})
     return Recording(
         graph,
         len(tensors),
         tuple(location for location, _ in held),
         results,
         body.structure,
-        Guards(walk.places, [(location, tensor._spec) for location, tensor in held]),
+        Guards(walk.locations, [(location, tensor._spec) for location, tensor in held]),
         written,
         _uncounted_inputs(body, written, len(tensors), held),
         tuple(body.differentiable),
@@ -240,17 +240,17 @@ def _recorded(
     )
 
 
-def reads_of(refusals: Refusals, there: dict[int, Any] | None) -> Callable[[Any], None]:
+def reads_of(refusals: Refusals, existing: dict[int, Any] | None) -> Callable[[Any], None]:
     """Return a function that refuses to read a tensor from before the run, since the graph would keep its values.
 
     If `gc.freeze` hides objects, it is unknown which tensors these are.
     """
 
     def refuse(tensor: Any) -> None:
-        if there is None:
+        if existing is None:
             refusals.first = refusals.first or UnknownTensor(READ)
             raise refusals.first
-        if id(tensor) in there or gc.get_freeze_count():
+        if id(tensor) in existing or gc.get_freeze_count():
             refusals.refuse(READ)
 
     return refuse
@@ -260,14 +260,14 @@ READ = "the function reads the value of a tensor that it holds"
 
 
 def _lift(
-    graph: Graph, found: dict[int, tuple[Any, Location]], there: dict[int, Any] | None
+    graph: Graph, tensors: dict[int, tuple[Any, Location]], existing: dict[int, Any] | None
 ) -> list[tuple[Location, Any]]:
     """Make the graph's constants inputs, in the order of their first use. Return their locations.
 
     Constants that did not exist before the function ran are literals of its code.
     """
     held: list[tuple[Location, Any]] = []
-    made: dict[int, Node] = {}
+    placeholders: dict[int, Node] = {}
     replaced: dict[Node, Node] = {}
     last = _last_placeholder(graph)
     for value in graph.constants.values():
@@ -275,19 +275,19 @@ def _lift(
             raise Unsupported(f"the function uses a {type(value).__name__}")
     for node in graph.find_nodes(op="get_attr"):
         tensor = graph.constants[node.target]
-        if id(tensor) not in made:
-            if id(tensor) in found:
-                location = found[id(tensor)][1]
-            elif there is not None and _is_made(tensor, there):
+        if id(tensor) not in placeholders:
+            if id(tensor) in tensors:
+                location = tensors[id(tensor)][1]
+            elif existing is not None and _is_made(tensor, existing):
                 location = Location("literal", tensor, None, "a tensor made of numbers")
             else:
                 raise UnknownTensor(
-                    f"the function uses a tensor {list(tensor.shape)} whose place in the program is not found; make it "
-                    "an argument, an attribute or a global"
+                    f"the function uses a tensor {list(tensor.shape)} whose location in the program is not found; "
+                    "make it an argument, an attribute or a global"
                 )
             held.append((location, tensor))
-            last = made[id(tensor)] = _placeholder(graph, f"held_{len(held) - 1}", node.val, last)
-        replaced[node] = made[id(tensor)]
+            last = placeholders[id(tensor)] = _placeholder(graph, f"held_{len(held) - 1}", node.val, last)
+        replaced[node] = placeholders[id(tensor)]
     _replace(replaced)
     graph.constants.clear()
     return held
@@ -302,17 +302,17 @@ def _replace(nodes: dict[Node, Node]) -> None:
         node.graph.erase_node(node)
 
 
-def _is_made(tensor: Any, there: dict[int, Any]) -> bool:
+def _is_made(tensor: Any, existing: dict[int, Any]) -> bool:
     """Return True if the function made a tensor and its memory, so that a write to it affects no other tensor."""
-    if id(tensor) in there or tensor._spec.requires_grad:
+    if id(tensor) in existing or tensor._spec.requires_grad:
         return False
-    data = [each._data for each in there.values() if hasattr(getattr(each, "_data", None), "base")]
+    data = [each._data for each in existing.values() if hasattr(getattr(each, "_data", None), "base")]
     return id(root_of(tensor._data)) not in {id(root_of(each)) for each in data}
 
 
 def _last_placeholder(graph: Graph) -> Node | None:
-    found = graph.find_nodes(op="placeholder")
-    return found[-1] if found else None
+    placeholders = graph.find_nodes(op="placeholder")
+    return placeholders[-1] if placeholders else None
 
 
 def _placeholder(graph: Graph, name: str, val: Any, last: Node | None) -> Node:
@@ -320,7 +320,7 @@ def _placeholder(graph: Graph, name: str, val: Any, last: Node | None) -> Node:
         return graph.placeholder(name, val)
 
 
-def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
+def _return_inputs(graph: Graph, inputs: dict[int, Node]) -> None:
     """Replace results by these inputs: a view with the input's own geometry equals the input.
 
     A written input is the result itself, and not the result of the write, which has no history.
@@ -329,8 +329,8 @@ def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
         each.args[0] if isinstance(each, Node) and _writes(each) else each
         for each in graph.output_node.args[0]
     ]
-    for place, node in inputs.items():
-        results[place] = node
+    for index, node in inputs.items():
+        results[index] = node
     graph.output_node.args = (tuple(results),)
 
 
@@ -374,14 +374,14 @@ def _refuse_shared_arrays(before: Walk, inputs: Sequence[Node], held: Sequence[t
 def _uncounted_inputs(
     body: TracedFunction, written: Sequence[int], arguments: int, held: Sequence[tuple[Location, Any]]
 ) -> tuple[int, ...]:
-    places = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
-    places |= {id(tensor): i for i, tensor in enumerate(body.given_tensors)}
-    uncounted = {places.get(id(tensor)) for tensor in body.uncounted}
+    input_indices = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
+    input_indices |= {id(tensor): i for i, tensor in enumerate(body.input_tensors)}
+    uncounted = {input_indices.get(id(tensor)) for tensor in body.uncounted}
     return tuple([i for i in written if i in uncounted])
 
 
 def _gradient_inputs(
     body: TracedFunction, arguments: int, held: Sequence[tuple[Location, Any]]
 ) -> tuple[int, ...]:
-    places = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
-    return (*body.wanted_arguments, *(places[id(tensor)] for tensor in body.wanted_held))
+    input_indices = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
+    return (*body.grad_arguments, *(input_indices[id(tensor)] for tensor in body.grad_held))

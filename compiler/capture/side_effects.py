@@ -35,10 +35,10 @@ CLOCK = "gives something else each time"
 THREAD = "runs code in another thread, which a capture does not see"
 
 
-def changed_places(before: Walk) -> list[tuple[Location, Any]]:
-    """Return the places whose values differ from those at a walk, with the old values."""
+def changed_locations(before: Walk) -> list[tuple[Location, Any]]:
+    """Return the locations whose values differ from those at a walk, with the old values."""
     changed = []
-    for location, value in before.places:
+    for location, value in before.locations:
         now = location.read()
         if not (
             unchanged_elements(value, now)
@@ -89,7 +89,7 @@ def gradient_of(tensor: Any) -> Any:
 
 def refuse_side_effects(before: Walk, looks: Looks) -> None:
     """Revert changes since a walk. Raise Unsupported if there were any."""
-    changed = changed_places(before)
+    changed = changed_locations(before)
     tensor = looks.restore()
     for location, value in reversed(changed):
         location.write(value)
@@ -129,7 +129,7 @@ def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
         stand_ins: Stand-ins that activate and end this.
         refusals: Record of the first one.
     """
-    places: list[tuple[Any, str, str]] = [
+    functions: list[tuple[Any, str, str]] = [
         (builtins, "print", OUTPUT),
         (builtins, "input", OUTPUT),
         (builtins, "open", OUTPUT),
@@ -164,7 +164,7 @@ def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
     def always_refusing(reason: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return lambda original: lambda *args, **kwargs: refusals.refuse(f"{reason} {OUTPUT}")
 
-    for holder, name, reason in places:
+    for holder, name, reason in functions:
         stand_ins.replace_function(holder, name, refusing(f"{name}()", reason))
     for kind, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
         stand_ins.replace_function(kind, name, refusing(f"{kind.__name__}.{name}()", THREAD, _is_for_program))

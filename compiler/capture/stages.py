@@ -17,11 +17,11 @@ from .unsupported import Unsupported
 def stages_of(results: Sequence[Any]) -> list[list[int]]:
     """Return the stages of the results, tensors with history, by number: a stage depends only on earlier stages."""
     edges = [edge_of(tensor) for tensor in results]
-    place = {edge: i for i, edge in enumerate(edges) if edge is not None}
+    index_of = {edge: i for i, edge in enumerate(edges) if edge is not None}
     needs: list[set[int]] = []
     for own in edges:
-        found = _edges_from([] if own is None else [own[0]])
-        needs.append({place[edge] for edge in found if edge in place and edge != own})
+        reached = _edges_from([] if own is None else [own[0]])
+        needs.append({index_of[edge] for edge in reached if edge in index_of and edge != own})
     levels: dict[int, int] = {}
     # A result needs more results than any result that it depends on.
     for i in sorted(range(len(results)), key=lambda i: len(needs[i])):
@@ -60,14 +60,14 @@ def cut_at(results: Sequence[Any], ends: Sequence[Any]) -> list[tuple[int, Gradi
 
 def _nodes_from(starts: Sequence[Node]) -> set[Node]:
     """Return the autograd nodes that gradients reach, except leaves."""
-    found: set[Node] = set()
+    reached: set[Node] = set()
     pending = list(starts)
     while pending:
         node = pending.pop()
-        if node not in found and node.__class__ is not AccumulateGrad:
-            found.add(node)
+        if node not in reached and node.__class__ is not AccumulateGrad:
+            reached.add(node)
             pending += [edge[0] for edge in node.next_edges if edge is not None]
-    return found
+    return reached
 
 
 def _edges_from(starts: Sequence[Node]) -> set[Edge]:

@@ -94,87 +94,89 @@ class TracedFunction:
         self.tangents: list[Node] = []
         self.identical: set[int] = set()
         self.returned: dict[int, int] = {}
-        self.wanted_arguments: list[int] = []
-        self.wanted_held: list[Any] = []
+        self.grad_arguments: list[int] = []
+        self.grad_held: list[Any] = []
         self.elements: list[int] = []
         self.objects: dict[int, Any] = {}
         self.is_known = before.has_seen
-        self.given: tuple[Any, ...] | None = None
-        self.given_tensors: tuple[Any, ...] = ()
+        self.call_arguments: tuple[Any, ...] | None = None
+        self.input_tensors: tuple[Any, ...] = ()
         self.uncounted: list[Any] = []
         self.looks: list[tuple[Any, bool, Any]] = []
         self.__name__ = getattr(function, "__name__", "function")
 
     def __call__(self, *tensors: Any) -> Any:
-        self.given_tensors, layer = tensors, _CaptureLayer(False, adopts=True)
+        self.input_tensors, layer = tensors, _CaptureLayer(False, adopts=True)
 
         def run(*handles: Any) -> Any:
-            found = self._run(*handles)
+            results = self._run(*handles)
             self.uncounted = layer.uncounted_writes()
-            return found
+            return results
 
         with handles_of_data(layer):
-            found = call_functionalized(layer, run, tensors, {})
+            outputs = call_functionalized(layer, run, tensors, {})
         layer.restore_versions()
-        return found
+        return outputs
 
     def _run(self, *handles: Any) -> Any:
-        given = iter(handles)
-        same: dict[int, Any] = {}
-        raw: dict[int, tuple[Any, Any]] = {}
-        filled: list[Any] = []
+        next_handles = iter(handles)
+        handle_of: dict[int, Any] = {}
+        aliased: dict[int, tuple[Any, Any]] = {}
+        arguments: list[Any] = []
         for leaf in self.leaves:
             if not isinstance(leaf, TensorImpl):
-                filled.append(leaf)
+                arguments.append(leaf)
                 continue
-            handle = next(given)
+            handle = next(next_handles)
             if handle._spec.requires_grad and not cast(Tensor, leaf).is_leaf:
                 # A stand-in is a leaf; for a tensor that is not a leaf, an operator makes it.
-                made = ops.alias(handle)
-                raw[id(made)] = made, handle
-                handle = made
+                alias = ops.alias(handle)
+                aliased[id(alias)] = alias, handle
+                handle = alias
             # One tensor that is given twice is one object.
-            filled.append(same.setdefault(id(leaf), handle))
-        args, kwargs = tree_unflatten(filled, self.spec)
-        self.given = (handles, filled, args, kwargs)
+            arguments.append(handle_of.setdefault(id(leaf), handle))
+        args, kwargs = tree_unflatten(arguments, self.spec)
+        self.call_arguments = (handles, arguments, args, kwargs)
         # Stand-ins of arguments with history are checked, too.
         self.looks = [
-            (t, t._spec.requires_grad, t._data) for t in (*handles, *(made for made, _ in raw.values()))
+            (t, t._spec.requires_grad, t._data) for t in (*handles, *(alias for alias, _ in aliased.values()))
         ]
         before = modes_of_thread()
         result = self.function(*args, **kwargs)
         if modes_of_thread() != before:
             raise Unsupported("the function leaves a mode switched: gradients, autocast, dtypes or devices")
         self._refuse_changes()
-        found, self.structure = tree_flatten(result)
-        found = [raw[id(leaf)][1] if id(leaf) in raw else leaf for leaf in found]
-        self._take_results(result, found)
+        results, self.structure = tree_flatten(result)
+        results = [aliased[id(leaf)][1] if id(leaf) in aliased else leaf for leaf in results]
+        self._take_results(result, results)
         tracer = innermost_tracer()
         assert isinstance(tracer, FakeTracer)
         if tracer.has_refused:
             raise Unsupported("the function reads a tensor's value")
         if self.adds_bases and is_grad_enabled():
-            self._add_bases(found)
-        self.identical = identities(found, handles)
-        places = {id(handle): i for i, handle in enumerate(handles)}
-        self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
-        self.repeated, self.bases = repeated_results(found), bases_of_views(found)
-        self.versions = own_versions(found)
+            self._add_bases(results)
+        self.identical = identities(results, handles)
+        handle_indices = {id(handle): i for i, handle in enumerate(handles)}
+        self.returned = {
+            i: handle_indices[id(leaf)] for i, leaf in enumerate(results) if id(leaf) in handle_indices
+        }
+        self.repeated, self.bases = repeated_results(results), bases_of_views(results)
+        self.versions = own_versions(results)
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
                     "the function sets the gradient of a tensor that it holds; call backward() outside"
                 )
-        self._refuse_unrecorded_views(found)
+        self._refuse_unrecorded_views(results)
         if not is_grad_enabled():
-            alone = [(i, leaf) for i, leaf in enumerate(found) if is_alone(leaf)]
+            alone = [(i, leaf) for i, leaf in enumerate(results) if is_alone(leaf)]
             self._refuse_made_leaves(alone, Identities([*handles, *tracer._constants]))
-            return tuple(found)
-        return self._with_gradients(found, handles, tracer)
+            return tuple(results)
+        return self._with_gradients(results, handles, tracer)
 
     def has_refused(self) -> bool:
         """Return True if the function has changed its arguments in an unsupported way, or has read a value."""
-        if self.given is None:
+        if self.call_arguments is None:
             return False
         try:
             self._refuse_changes()
@@ -185,8 +187,8 @@ class TracedFunction:
 
     def _refuse_changes(self) -> None:
         """Raise Unsupported if an argument changed: elements of a list, attributes of a tensor."""
-        assert self.given is not None
-        _, filled, args, kwargs = self.given
+        assert self.call_arguments is not None
+        _, filled, args, kwargs = self.call_arguments
         _refuse_changes(filled, self.spec, args, kwargs)
         for tensor, requires_grad, data in self.looks:
             if (tensor._spec.requires_grad, tensor._data) != (requires_grad, data) or vars(tensor):
@@ -198,22 +200,22 @@ class TracedFunction:
                     "the function registers a hook on an argument, or has it retain its gradient"
                 )
 
-    def _take_results(self, result: Any, found: list[Any]) -> None:
+    def _take_results(self, result: Any, results: list[Any]) -> None:
         """Keep the leaves of the result, objects apart: those are the same in each call, or the result has no graph."""
         counts = (
-            [len(tree_flatten(each)[0]) for each in result] if isinstance(result, tuple) else [len(found)]
+            [len(tree_flatten(each)[0]) for each in result] if isinstance(result, tuple) else [len(results)]
         )
         self.elements = [i for i, count in enumerate(counts) for _ in range(count)]
-        assert self.given is not None
-        known = {id(each) for each in containers_in(self.given[2:])}
+        assert self.call_arguments is not None
+        known = {id(each) for each in containers_in(self.call_arguments[2:])}
         for i, each in enumerate(result if isinstance(result, tuple) else (result,)):
             for container in containers_in(each):
                 if id(container) in known or self.is_known(container):
                     kind = type(container).__name__
                     raise Unsupported(f"the result holds a {kind} that is not made anew", element=i)
                 known.add(id(container))
-        arguments = Identities(self.given[1])
-        for i, leaf in enumerate(found):
+        arguments = Identities(self.call_arguments[1])
+        for i, leaf in enumerate(results):
             if isinstance(leaf, TensorImpl):
                 if leaf._spec.is_inference and not is_inference_mode_enabled():
                     raise Unsupported("the function enters inference_mode; enter it outside")
@@ -223,14 +225,14 @@ class TracedFunction:
                         element=self.elements[i],
                     )
             elif isinstance(leaf, SymInt):
-                found[i] = operator.index(cast(Any, leaf))
+                results[i] = operator.index(cast(Any, leaf))
             elif not isinstance(leaf, int | float | complex | str | None):
                 if leaf in arguments:
                     kind = type(leaf).__name__
                     raise Unsupported(f"the result holds an argument, a {kind}", element=self.elements[i])
                 self.objects[i] = leaf
-                found[i] = None
-        self.structure_leaves = found
+                results[i] = None
+        self.structure_leaves = results
 
     def refuse_new_objects(self, walk: Walk) -> None:
         """Raise Unsupported if the result holds an object without a guard."""
@@ -239,55 +241,57 @@ class TracedFunction:
                 reason = f"the result holds a {type(leaf).__name__}"
                 raise Unsupported(reason, element=self.elements[i])
 
-    def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: FakeTracer) -> Any:
+    def _with_gradients(self, results: list[Any], handles: Sequence[Any], tracer: FakeTracer) -> Any:
         self.differentiable = [
             i
-            for i, leaf in enumerate(found)
+            for i, leaf in enumerate(results)
             if isinstance(leaf, TensorImpl) and leaf._spec.requires_grad and i not in self.repeated
         ]
-        given = Identities([*handles, *tracer._constants])
-        self._refuse_made_leaves(enumerate(found), given)
-        self.aliases = views_of_inputs(found, handles)
+        existing = Identities([*handles, *tracer._constants])
+        self._refuse_made_leaves(enumerate(results), existing)
+        self.aliases = views_of_inputs(results, handles)
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
-        self.views = views_of_each_other(found, self.differentiable)
+        self.views = views_of_each_other(results, self.differentiable)
         self.differentiable = [i for i in self.differentiable if i not in self.views]
-        self.shadows = shadows(found, self.differentiable)
-        self.marks = marks_of_views(found, self.views)
+        self.shadows = shadows(results, self.differentiable)
+        self.marks = marks_of_views(results, self.views)
         if not self.differentiable:
-            return tuple(found)
-        self.wanted_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
-        self.wanted_held = [
+            return tuple(results)
+        self.grad_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
+        self.grad_held = [
             tensor for tensor in {id(t): t for t in tracer._constants}.values() if tensor._spec.requires_grad
         ]
-        self.wanted_held_set = Identities(self.wanted_held)
-        wanted = [*(handles[i] for i in self.wanted_arguments), *self.wanted_held]
-        for tensor in wanted:
+        self.grad_held_set = Identities(self.grad_held)
+        grad_inputs = [*(handles[i] for i in self.grad_arguments), *self.grad_held]
+        for tensor in grad_inputs:
             edge = None if tensor._autograd is None else tensor._autograd.edge
-            if edge is not None and edge[0].hooks is not None and tensor in self.wanted_held_set:
+            if edge is not None and edge[0].hooks is not None and tensor in self.grad_held_set:
                 raise Unsupported("a tensor that the function holds has hooks")
-        stages = stages_of([found[i] for i in self.differentiable])
+        stages = stages_of([results[i] for i in self.differentiable])
         self.stages = [tuple([self.differentiable[i] for i in stage]) for stage in stages]
         self.differentiable = [i for stage in self.stages for i in stage]
-        outputs = [found[i] for i in self.differentiable]
-        self._refuse_shared_memory(found)
+        outputs = [results[i] for i in self.differentiable]
+        self._refuse_shared_memory(results)
         tangents = []
         for o in outputs:
             strides = o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes)
             tangents.append(ops.empty_strided(o.shape, strides, dtype=o.dtype, device=o.device))
             # The node itself: an equal view, such as the transpose of the transpose, has another node.
             self.tangents.append(list(tracer.graph.nodes)[-1])
-        grads = self._gradients_by_stages(outputs, wanted, tangents)
-        plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
+        grads = self._gradients_by_stages(outputs, grad_inputs, tangents)
+        plain = [
+            leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in results
+        ]
         return (*plain, *grads)
 
-    def _add_bases(self, found: list[Any]) -> None:
+    def _add_bases(self, results: list[Any]) -> None:
         """Add bases as extra results, so that results that view a common tensor with history are views of it."""
         first: dict[int, int] = {}
         bases: dict[int, Any] = {}
         shared: dict[int, bool] = {}
-        for i, leaf in enumerate(found):
+        for i, leaf in enumerate(results):
             storage = getattr(leaf._data, "storage", None) if isinstance(leaf, TensorImpl) else None
-            if storage is None or storage.origin is not None or id(leaf) in map(id, found[:i]):
+            if storage is None or storage.origin is not None or id(leaf) in map(id, results[:i]):
                 continue
             shared[id(storage)] = id(storage) in first
             first.setdefault(id(storage), i)
@@ -295,60 +299,65 @@ class TracedFunction:
             if leaf._spec.requires_grad and base is not None and base._spec.requires_grad:
                 bases[id(storage)] = base
         for key, base in bases.items():
-            if shared[key] and not base.is_leaf and not any(base is leaf for leaf in found):
-                found.append(base)
+            if shared[key] and not base.is_leaf and not any(base is leaf for leaf in results):
+                results.append(base)
                 self.elements.append(self.elements[first[key]])
                 self.hidden += 1
 
-    def _refuse_unrecorded_views(self, found: Sequence[Any]) -> None:
-        for i in unrecorded_views(found):
+    def _refuse_unrecorded_views(self, results: Sequence[Any]) -> None:
+        for i in unrecorded_views(results):
             reason = "a result is a view, made in no_grad, of a tensor that requires grad"
             raise Unsupported(reason, element=self.elements[i])
 
-    def _refuse_made_leaves(self, found: Iterable[tuple[int, Any]], given: Identities) -> None:
-        for i, leaf in found:
-            if isinstance(leaf, Tensor) and leaf._spec.requires_grad and leaf.is_leaf and leaf not in given:
+    def _refuse_made_leaves(self, results: Iterable[tuple[int, Any]], existing: Identities) -> None:
+        for i, leaf in results:
+            if (
+                isinstance(leaf, Tensor)
+                and leaf._spec.requires_grad
+                and leaf.is_leaf
+                and leaf not in existing
+            ):
                 reason = "a result is a tensor made by the function, for which it requires gradients"
                 raise Unsupported(reason, element=self.elements[i])
 
     def _gradients_by_stages(
-        self, outputs: Sequence[Any], wanted: Sequence[Any], tangents: Sequence[Any]
+        self, outputs: Sequence[Any], grad_inputs: Sequence[Any], tangents: Sequence[Any]
     ) -> list[Any]:
-        """Return for each stage the gradients of the results of earlier stages, and of the wanted inputs."""
+        """Return for each stage the gradients of the results of earlier stages, and of the inputs that require grad."""
         if len(self.stages) == 1:
-            return list(gradients(outputs, wanted, tangents, allow_unused=True))
+            return list(gradients(outputs, grad_inputs, tangents, allow_unused=True))
         arrivals = cut_at(outputs, outputs[: len(outputs) - len(self.stages[-1])])
         self.arrivals = []
         every: list[Any] = []
         first = 0
         for stage in self.stages:
             last = first + len(stage)
-            found = gradients(
+            grads = gradients(
                 outputs[first:last],
-                [*(edge for _, edge in arrivals), *wanted],
+                [*(edge for _, edge in arrivals), *grad_inputs],
                 tangents[first:last],
                 retain_graph=True,
                 allow_unused=True,
             )
-            come = [
+            arriving = [
                 (self.differentiable[i], grad)
-                for (i, _), grad in zip(arrivals, found[: len(arrivals)], strict=True)
+                for (i, _), grad in zip(arrivals, grads[: len(arrivals)], strict=True)
                 if grad is not None
             ]
-            self.arrivals.append(tuple([i for i, _ in come]))
-            every += [*(grad for _, grad in come), *found[len(arrivals) :]]
+            self.arrivals.append(tuple([i for i, _ in arriving]))
+            every += [*(grad for _, grad in arriving), *grads[len(arrivals) :]]
             first = last
         return every
 
     def _refuse_shared_memory(self, results: Sequence[Any]) -> None:
         """Raise Unsupported if results share memory: one autograd node cannot return views of each other."""
-        seen: dict[int, Any] = {}
+        first: dict[int, Any] = {}
         for i, leaf in enumerate(results):
             if isinstance(leaf, TensorImpl) and not any(
-                i in others for others in (self.aliases, self.views, self.shadows, self.repeated)
+                i in indices for indices in (self.aliases, self.views, self.shadows, self.repeated)
             ):
                 storage = getattr(leaf._data, "storage", leaf)
-                if seen.setdefault(id(storage), leaf) is not leaf:
+                if first.setdefault(id(storage), leaf) is not leaf:
                     raise Unsupported("two results with gradients share memory", element=self.elements[i])
 
 

@@ -1,4 +1,4 @@
-"""Errors of capture, with the place in the program."""
+"""Errors of capture, with the position in the program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Unsupported(RuntimeError):
 
     Attributes:
         reason: The reason, a sentence without a full stop.
-        place: ``file:line: text`` of the user's code, or None if unknown.
+        position: ``file:line: text`` of the user's code, or None if unknown.
         trail: The positions of the running functions, the outermost first.
         element: The element of the function's result that it concerns, or None.
     """
@@ -47,23 +47,23 @@ class Unsupported(RuntimeError):
     def __init__(
         self,
         reason: str,
-        place: str | None = None,
+        position: str | None = None,
         trail: tuple[Step, ...] = (),
         element: int | None = None,
     ) -> None:
-        super().__init__(reason if place is None else f"{reason} ({place})")
+        super().__init__(reason if position is None else f"{reason} ({position})")
         self.reason = reason
-        self.place = place
+        self.position = position
         self.trail = trail
         self.element = element
 
     def located(self, trace: TracebackType | None) -> Unsupported:
         """Return the same error with the position from a traceback."""
-        place = self.place or place_of(trace)
-        return type(self)(self.reason, place, self.trail or trail_of(trace), self.element)
+        position = self.position or position_of(trace)
+        return type(self)(self.reason, position, self.trail or trail_of(trace), self.element)
 
 
-def place_of(trace: TracebackType | None) -> str | None:
+def position_of(trace: TracebackType | None) -> str | None:
     """Return the innermost line of a traceback that is not this package's own."""
     for frame in reversed(traceback.extract_tb(trace)):
         if not is_own(frame.filename):
@@ -73,20 +73,20 @@ def place_of(trace: TracebackType | None) -> str | None:
 
 def trail_of(trace: TracebackType | None) -> tuple[Step, ...]:
     """Return the positions of the functions of a traceback, the outermost first."""
-    found = []
+    steps = []
     while trace is not None:
-        found.append(Step.of(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno))
+        steps.append(Step.of(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno))
         trace = trace.tb_next
-    return tuple(found)
+    return tuple(steps)
 
 
 def trail_from(frame: FrameType | None) -> tuple[Step, ...]:
     """Return the positions of a frame and its callers, the outermost first."""
-    found = []
+    steps = []
     while frame is not None:
-        found.append(Step.of(frame.f_code, frame.f_lasti, frame.f_lineno))
+        steps.append(Step.of(frame.f_code, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(steps))
 
 
 @cache

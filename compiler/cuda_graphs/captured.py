@@ -34,8 +34,8 @@ class CapturedProgram:
 
     Args:
         inputs: of the call that is captured; none of them requires grad.
-        aliased: the places of those that are read where they lie.
-        written: the places of those that the program writes to.
+        aliased: The indices of the inputs that are read in place.
+        written: The indices of the inputs that the program writes to.
         copied_results: how many outputs, from the first, are copied out if they are small.
     """
 
@@ -61,7 +61,7 @@ class CapturedProgram:
         static = self._fill(inputs, cuda, stream)
         with pools.traced() as trace:
             made = program(*static)
-        self._foretold = trace.places_of(memory_of(made, static))
+        self._foretold = trace.indices_of(memory_of(made, static))
         self._write_back(inputs, cuda, stream, bumps=False)
         return tuple([as_given(value, static, inputs) for value in made])
 
@@ -92,12 +92,12 @@ class CapturedProgram:
             memory = memory_of(outputs, static)
             if trace.is_as_foretold(memory):
                 return outputs
-            foretold = trace.places_of(memory)
+            foretold = trace.indices_of(memory)
             del outputs, memory
         # Its allocations change between runs, so it gets memory that it shares with no other capture.
         with pools.traced() as trace:
             outputs = self._capture_once(program, static, None, generators)
-        if trace.places_of(memory_of(outputs, static)) is None:
+        if trace.indices_of(memory_of(outputs, static)) is None:
             raise RuntimeError("a result lies in memory that the program does not allocate")
         return outputs
 
@@ -175,9 +175,9 @@ def is_expanded(spec: TensorSpec) -> bool:
     return any(size > 1 and not stride for size, stride in zip(spec.sizes, spec.strides, strict=True))
 
 
-def wait_for(others: set[int], cuda: Driver, stream: int) -> None:
+def wait_for(streams: set[int], cuda: Driver, stream: int) -> None:
     """Let a stream wait for the work of other streams that use its memory."""
-    for other in [each for each in others if each != stream]:
+    for other in [each for each in streams if each != stream]:
         event = cuda.create_event()
         cuda.record_event(event, other)
         cuda.wait_event(stream, event)

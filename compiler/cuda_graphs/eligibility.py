@@ -46,20 +46,20 @@ def why_not(graph: Graph) -> str | None:
 
 
 def written_inputs(graph: Graph) -> tuple[int, ...]:
-    """Return the places of the inputs that a graph writes to."""
-    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
-    found: dict[int, None] = {}
+    """Return the indices of the inputs that a graph writes to."""
+    index_of = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    indices: dict[int, None] = {}
     for node in graph.find_nodes(op="call_function"):
         if not isinstance(node.target, OpOverload) or not node.target._entry.schema.is_mutable:
             continue
         arguments = node.target._entry.schema.arguments
-        given = dict(zip((a.name for a in arguments), node.args, strict=False)) | dict(node.kwargs)
+        bound = dict(zip((a.name for a in arguments), node.args, strict=False)) | dict(node.kwargs)
         for argument in arguments:
-            value = given.get(argument.name) if argument.is_write else None
+            value = bound.get(argument.name) if argument.is_write else None
             for each in value if isinstance(value, list | tuple) else (value,):
-                if each in places:
-                    found[places[each]] = None
-    return tuple(found)
+                if each in index_of:
+                    indices[index_of[each]] = None
+    return tuple(indices)
 
 
 def specs_of(node: Node) -> Iterator[TensorSpec]:

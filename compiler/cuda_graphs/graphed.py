@@ -71,7 +71,7 @@ class GraphedProgram:
         in_place: Return the inputs to read in place: parameters, buffers, results of another program.
         copied_results: The number of first outputs that are copied out of the capture if they are small.
         after: The program that computes inputs of this one.
-        kept: The places of those inputs. The program is captured once they come from a replay.
+        saved: The indices of those inputs. The program is captured once they come from a replay.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GraphedProgram:
         in_place: Callable[[], Iterable[int]],
         copied_results: int = 0,
         after: GraphedProgram | None = None,
-        kept: Sequence[int] = (),
+        saved: Sequence[int] = (),
     ) -> None:
         self.program = program
         self.reason = why_not(graph)
@@ -93,7 +93,7 @@ class GraphedProgram:
         self._written = written_inputs(graph)
         self._generators = generators_of(graph)
         self._copied_results = copied_results
-        self._kept = kept
+        self._saved = saved
         self._in_place = in_place
         self._aliased: tuple[int, ...] = ()
         self._first: list[Callable[[], Any]] | None = None
@@ -130,10 +130,10 @@ class GraphedProgram:
             for each in self._captures:
                 if each.addresses == addresses and each.lease() is None:
                     order.before(cuda, stream)
-                    found = each.replay(inputs, cuda, stream)
+                    outputs = each.replay(inputs, cuda, stream)
                     order.after(cuda, stream)
                     self.is_replayed = True
-                    return found
+                    return outputs
             if order.is_capturing or not self._may_capture(inputs):
                 return self.program(*inputs)
             order.before(cuda, stream)
@@ -146,7 +146,7 @@ class GraphedProgram:
     def _may_capture(self, inputs: Sequence[Any]) -> bool:
         """Return True if a call without a matching capture is captured; the first call shows which addresses are
         stable."""
-        if self._kept and not any(is_leased(inputs[i]._data) for i in self._kept):
+        if self._saved and not any(is_leased(inputs[i]._data) for i in self._saved):
             return False
         if (
             get_allocator("cuda") is not CUDA_ALLOCATOR
@@ -181,9 +181,9 @@ class GraphedProgram:
         for i in self._aliased:
             data = inputs[i]._data
             if not is_leased(data):
-                seen = self._seen.setdefault(i, set())
-                seen.add(data.address)
-                if len(seen) > ADDRESSES:
+                addresses = self._seen.setdefault(i, set())
+                addresses.add(data.address)
+                if len(addresses) > ADDRESSES:
                     wandering.add(i)
         if wandering:
             self._aliased = tuple([i for i in self._aliased if i not in wandering])
@@ -191,23 +191,23 @@ class GraphedProgram:
 
     def _captured(self, inputs: Sequence[Any], cuda: Driver, stream: int) -> tuple[Any, ...]:
         self._attempts += 1
-        made = CapturedProgram(inputs, self._aliased, self._written, self._copied_results)
-        found = made.run(self.program, inputs, self._order.pools, cuda, stream)
+        captured = CapturedProgram(inputs, self._aliased, self._written, self._copied_results)
+        outputs = captured.run(self.program, inputs, self._order.pools, cuda, stream)
         try:
-            made.capture(self.program, inputs, self._order.pools, self._generators)
+            captured.capture(self.program, inputs, self._order.pools, self._generators)
         except RuntimeError as error:
             self.reason = f"it cannot be captured: {str(error).partition(chr(10))[0]}"
         else:
             # The newest capture comes first.
-            self._captures.insert(0, made)
-        return found
+            self._captures.insert(0, captured)
+        return outputs
 
 
 def generators_of(graph: Graph) -> list[Generator]:
     """Return the CUDA generators that a graph's operators use, besides the default one."""
-    found: dict[int, Generator] = {}
+    generators: dict[int, Generator] = {}
     for node in graph.find_nodes(op="call_function"):
         for value in (*node.args, *node.kwargs.values()):
             if isinstance(value, Generator) and value.device.type == "cuda":
-                found[id(value)] = value
-    return list(found.values())
+                generators[id(value)] = value
+    return list(generators.values())

@@ -65,16 +65,16 @@ class Trace:
         if threading.get_ident() == self._thread:
             self.blocks.append(block)
 
-    def places_of(self, memory: Sequence[DataPtr]) -> frozenset[int] | None:
+    def indices_of(self, memory: Sequence[DataPtr]) -> frozenset[int] | None:
         """Return the positions of these live pointers among the allocations; None if one is missing."""
         last = {block.address: i for i, block in enumerate(self.blocks)}
-        places = [last.get(data.address) for data in memory if data.nbytes]
+        indices = [last.get(data.address) for data in memory if data.nbytes]
         if self._asked != len(self.blocks):  # the allocator retried a request, as memory was short
             return None
-        found = frozenset([place for place in places if place is not None])
-        return found if len(found) == len(places) else None
+        live_indices = frozenset([index for index in indices if index is not None])
+        return live_indices if len(live_indices) == len(indices) else None
 
     def is_as_foretold(self, memory: Sequence[DataPtr]) -> bool:
         """Return True if these pointers are exactly the allocations from the pool of outputs."""
         served = [block for block in self.blocks if block.segment.pool.owner == self._pool]
-        return self.places_of(memory) == self._outputs and len(served) == len(self._outputs)
+        return self.indices_of(memory) == self._outputs and len(served) == len(self._outputs)

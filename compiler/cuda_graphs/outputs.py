@@ -40,13 +40,13 @@ def source_of(value: Any, static: Sequence[Any]) -> tuple[int, int | None] | Non
 
     The offset is None if the output is the input.
     """
-    for i, given in enumerate(static):
-        if given is value:
+    for i, static_input in enumerate(static):
+        if static_input is value:
             return i, None
     root = root_of(value._data)
-    for i, given in enumerate(static):
-        if given._data.nbytes and root_of(given._data) is root:
-            return i, value._data.address - given._data.address
+    for i, static_input in enumerate(static):
+        if static_input._data.nbytes and root_of(static_input._data) is root:
+            return i, value._data.address - static_input._data.address
     return None
 
 
@@ -55,12 +55,12 @@ def as_given(value: Any, static: Sequence[Any], inputs: Sequence[Any]) -> Any:
     source = source_of(value, static) if isinstance(value, TensorImpl) else None
     if source is None or static[source[0]] is inputs[source[0]]:
         return value
-    given = inputs[source[0]]
+    original = inputs[source[0]]
     if source[1] is None:
-        return given
-    made = Tensor.from_data(given._data.offset_by(source[1]), value._spec)
-    made._version_cell = None if value._spec.is_inference else given.version_cell()
-    return made
+        return original
+    view = Tensor.from_data(original._data.offset_by(source[1]), value._spec)
+    view._version_cell = None if value._spec.is_inference else original.version_cell()
+    return view
 
 
 def memory_of(outputs: Sequence[Any], static: Sequence[Any]) -> list[DataPtr]:
@@ -101,7 +101,7 @@ class _Writer:
         self.made: dict[tuple[int, bool], str] = {}
         self.roots: dict[tuple[int, bool], str] = {}
         self.cells: dict[int, str] = {}
-        self.places = [id(root_of(value._data)) for value in outputs if isinstance(value, TensorImpl)]
+        self.roots = [id(root_of(value._data)) for value in outputs if isinstance(value, TensorImpl)]
 
     def output(self, i: int, value: Any, is_result: bool) -> str:
         """Return the name of an output, and write its lines unless it is a repeated output."""
@@ -154,7 +154,7 @@ class _Writer:
 
     def _cell(self, i: int, root: DataPtr) -> str:
         """Return the version counter of an output; outputs that share memory share it."""
-        if self.places.count(id(root)) == 1:
+        if self.roots.count(id(root)) == 1:
             return "None"
         if id(root) not in self.cells:
             self.cells[id(root)] = f"c{i}"

@@ -26,19 +26,19 @@ class SliceRow(dict[str, Any]):
 
 def rows_of(graph: Graph) -> list[dict[str, Any]]:
     """Return the steps of a graph as rows. Raise DifferentCaptures for a tensor among their arguments."""
-    places: dict[Node, int] = {}
+    index_of: dict[Node, int] = {}
     rows = []
     for i, node in enumerate(graph.nodes):
         rows.append(
             {
                 "op": node.op,
                 "target": node.target,
-                "args": _row(node.args, places),
-                "kwargs": _row(dict(node.kwargs), places),
-                "val": _row(node.val, places),
+                "args": _row(node.args, index_of),
+                "kwargs": _row(dict(node.kwargs), index_of),
+                "val": _row(node.val, index_of),
             }
         )
-        places[node] = i
+        index_of[node] = i
     return rows
 
 
@@ -54,20 +54,20 @@ def graph_of(rows: Sequence[Mapping[str, Any]], like: Graph) -> Graph:
     return made
 
 
-def _row(value: Any, places: Mapping[Node, int]) -> Any:
+def _row(value: Any, index_of: Mapping[Node, int]) -> Any:
     if isinstance(value, Node):
-        return Reference(places[value])
+        return Reference(index_of[value])
     if isinstance(value, TensorSpec):
         rest = value.replace(sizes=(), strides=())
         return SpecRow(sizes=list(value.sizes), strides=list(value.strides), like=rest)
     if isinstance(value, TensorImpl):
         raise DifferentCaptures("an argument of a step is a tensor")
     if value.__class__ in (tuple, list):
-        return [_row(each, places) for each in value]
+        return [_row(each, index_of) for each in value]
     if value.__class__ is dict:
-        return {key: _row(each, places) for key, each in value.items()}
+        return {key: _row(each, index_of) for key, each in value.items()}
     if value.__class__ is slice:
-        return SliceRow({part: _row(getattr(value, part), places) for part in ("start", "stop", "step")})
+        return SliceRow({part: _row(getattr(value, part), index_of) for part in ("start", "stop", "step")})
     return value
 
 

@@ -70,8 +70,8 @@ class ObservedSize(SymInt):
 
     __slots__ = ("_expression", "_seen", "_value")
 
-    def __init__(self, seen: Observations, value: int, expression: Expression) -> None:
-        self._seen, self._value, self._expression = seen, value, expression
+    def __init__(self, observations: Observations, value: int, expression: Expression) -> None:
+        self._seen, self._value, self._expression = observations, value, expression
 
     def _fixed(self) -> int:
         """Return the integer, and record that the graph is valid for this integer only."""
@@ -176,9 +176,9 @@ for _name in COMPARISONS:
 class _ObservedSizes(StandIns):
     """The block of `observed_sizes`."""
 
-    def __init__(self, seen: Observations) -> None:
+    def __init__(self, observations: Observations) -> None:
         super().__init__()
-        self._seen = seen
+        self._seen = observations
 
     def __enter__(self) -> Observations:  # type: ignore[override]
         self.begin(sys._getframe(1))
@@ -187,8 +187,8 @@ class _ObservedSizes(StandIns):
 
 def observed_sizes() -> AbstractContextManager[Observations]:
     """Have the program's code see the sizes of tensors as `ObservedSize`s while the block runs, in this thread."""
-    seen = Observations()
-    stand_ins = _ObservedSizes(seen)
+    observations = Observations()
+    stand_ins = _ObservedSizes(observations)
     before = {
         name: vars(TensorImpl)[name] for name in ("shape", "size", "numel", "nelement", "stride", "nbytes")
     }
@@ -199,31 +199,35 @@ def observed_sizes() -> AbstractContextManager[Observations]:
         return is_observed_file(sys._getframe(2).f_code.co_filename) and stand_ins.is_active()
 
     def shape(self: TensorImpl) -> Any:
-        return _size(seen, self._spec.shape) if is_asked() else self._spec.shape
+        return _size(observations, self._spec.shape) if is_asked() else self._spec.shape
 
     def size(self: TensorImpl, *args: Any, **kwargs: Any) -> Any:
-        found = before["size"](self, *args, **kwargs)
+        sizes = before["size"](self, *args, **kwargs)
         if not is_asked():
-            return found
-        return seen.read(found) if isinstance(found, int) else _size(seen, found)
+            return sizes
+        return observations.read(sizes) if isinstance(sizes, int) else _size(observations, sizes)
 
     def numel(self: TensorImpl) -> Any:
-        return seen.read(self._spec.numel) if is_asked() else self._spec.numel
+        return observations.read(self._spec.numel) if is_asked() else self._spec.numel
 
     def stride(self: TensorImpl, *args: Any, **kwargs: Any) -> Any:
-        found = before["stride"](self, *args, **kwargs)
+        strides = before["stride"](self, *args, **kwargs)
         if not is_asked():
-            return found
-        return seen.read(found) if isinstance(found, int) else tuple([seen.read(each) for each in found])
+            return strides
+        return (
+            observations.read(strides)
+            if isinstance(strides, int)
+            else tuple([observations.read(each) for each in strides])
+        )
 
     def nbytes(self: TensorImpl) -> Any:
-        return seen.read(self._spec.nbytes) if is_asked() else self._spec.nbytes
+        return observations.read(self._spec.nbytes) if is_asked() else self._spec.nbytes
 
     def __len__(self: TensorImpl) -> int:
-        found: int = length(self)
+        length_of_first_dim: int = length(self)
         if is_asked():
-            seen.read(found)._fixed()
-        return found
+            observations.read(length_of_first_dim)._fixed()
+        return length_of_first_dim
 
     instead = {
         "shape": property(shape), "size": size, "numel": numel, "nelement": numel, "stride": stride,
@@ -243,8 +247,8 @@ class ObservedShape(Size):
     """Sizes of a tensor, whose slices and concatenations stay observed."""
 
     def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return tuple.__new__(ObservedShape, found) if isinstance(index, slice) else found
+        item = tuple.__getitem__(self, index)
+        return tuple.__new__(ObservedShape, item) if isinstance(index, slice) else item
 
     def __add__(self, other: Any) -> Any:
         return tuple.__new__(ObservedShape, tuple.__add__(self, other))
@@ -253,5 +257,5 @@ class ObservedShape(Size):
         return tuple.__new__(ObservedShape, tuple.__add__(tuple(other), self))
 
 
-def _size(seen: Observations, sizes: tuple[int, ...]) -> Any:
-    return tuple.__new__(ObservedShape, [seen.read(each) for each in sizes])
+def _size(observations: Observations, sizes: tuple[int, ...]) -> Any:
+    return tuple.__new__(ObservedShape, [observations.read(each) for each in sizes])

@@ -55,21 +55,21 @@ def captured_at(
     Raise Unsupported as `record` does.
     """
     made: dict[int, Any] = {}
-    given: list[Any] = []
+    resized_leaves: list[Any] = []
     which = iter(varying)
     for leaf in leaves:
         if not isinstance(leaf, TensorImpl):
-            given.append(leaf)
+            resized_leaves.append(leaf)
             continue
-        places = next(which)
-        sizes = [own if v is None else point[v] for own, v in zip(leaf._spec.sizes, places, strict=True)]
+        names = next(which)
+        sizes = [own if v is None else point[v] for own, v in zip(leaf._spec.sizes, names, strict=True)]
         if id(leaf) not in made:
             made[id(leaf)] = stand_in(leaf, tuple(sizes))
-        given.append(made[id(leaf)])
-    with observed_sizes() if observes else nullcontext(Observations()) as seen:
-        recording = record(function, given, spec)
+        resized_leaves.append(made[id(leaf)])
+    with observed_sizes() if observes else nullcontext(Observations()) as observations:
+        recording = record(function, resized_leaves, spec)
     run_passes(recording.graph)
-    return recording, seen
+    return recording, observations
 
 
 def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
@@ -85,25 +85,27 @@ def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[
     ]
 
 
-def points(seen: Sequence[Sizes], low: int, high: int, is_bounded: bool = False) -> list[dict[str, int]]:
+def points(observed: Sequence[Sizes], low: int, high: int, is_bounded: bool = False) -> list[dict[str, int]]:
     """Return the sizes to try: those of calls, small and large ones in all combinations, and some between.
 
     If sizes are bounded, none is above the greatest, and there may be fewer.
     """
-    names = list(seen[0])
-    tried = [dict(each) for each in seen]
-    tried += corners(names, [(low, high + (0 if is_bounded else 2 * i)) for i in range(len(names))])
-    wanted = len(products(names, has_squares=True)) + SPARE
+    names = list(observed[0])
+    candidates = [dict(each) for each in observed]
+    candidates += corners(names, [(low, high + (0 if is_bounded else 2 * i)) for i in range(len(names))])
+    num_points = len(products(names, has_squares=True)) + SPARE
     count = high - low + 1
     for step in range(1, 100):
-        found = _distinct(tried)
-        if len(found) >= wanted:
+        distinct = _distinct(candidates)
+        if len(distinct) >= num_points:
             break
-        more = [max(each[name] for each in seen) + 7 * step * (i + 1) + 3 * i for i, name in enumerate(names)]
+        more = [
+            max(each[name] for each in observed) + 7 * step * (i + 1) + 3 * i for i, name in enumerate(names)
+        ]
         if is_bounded:
             more = [low + (size - low) % count for size in more]
-        tried.append(dict(zip(names, more, strict=True)))
-    return found
+        candidates.append(dict(zip(names, more, strict=True)))
+    return distinct
 
 
 def _distinct(tried: Sequence[dict[str, int]]) -> list[dict[str, int]]:
@@ -115,7 +117,7 @@ def template_of(
     leaves: Sequence[Any],
     spec: TreeSpec,
     varying: Varying,
-    seen: Sequence[Sizes],
+    observed_points: Sequence[Sizes],
     ends: tuple[int, int] | None = None,
 ) -> RecordingTemplate:
     """Return the template of a function for all sizes in a range that is as wide as possible.
@@ -125,7 +127,7 @@ def template_of(
         leaves: Leaves of the arguments.
         spec: The arguments' structure.
         varying: The dynamic dimensions of the arguments.
-        seen: Sizes of earlier calls.
+        observed_points: Sizes of earlier calls.
         ends: The least and the greatest size, if known. Default: None.
 
     Raises:
@@ -133,29 +135,29 @@ def template_of(
         Unsupported: It cannot be captured.
     """
     known: dict[tuple[int, ...], tuple[Recording, Observations]] = {}
-    names = list(seen[0])
-    every = [size for each in seen for size in each.values()]
+    names = list(observed_points[0])
+    every = [size for each in observed_points for size in each.values()]
     smallest, largest = min(every), max(every)
     ranges = [(min(SMALLEST, smallest), max(LARGE, 2 * largest + 1)), (smallest, 2 * largest + 1)]
     if ends is not None:
         ranges = [(max(ends[0], SMALLEST), ends[1]), *ranges[1:]]
     error: Exception = DifferentCaptures("no sizes were tried")
-    for place, (low, high) in enumerate(ranges):
+    for attempt, (low, high) in enumerate(ranges):
         try:
-            tried = points(seen, low, high, is_bounded=ends is not None and place == 0)
-            found = []
-            for point in tried:
+            samples = points(observed_points, low, high, is_bounded=ends is not None and attempt == 0)
+            captures = []
+            for point in samples:
                 key = tuple(point.values())
                 if key not in known:
                     known[key] = captured_at(function, leaves, spec, varying, point)
-                found.append(known[key])
-                refuse_other_decisions(found[0][1], found[-1][1])
-                if len(found[-1][0].graph.nodes) != len(found[0][0].graph.nodes):
+                captures.append(known[key])
+                refuse_other_decisions(captures[0][1], captures[-1][1])
+                if len(captures[-1][0].graph.nodes) != len(captures[0][0].graph.nodes):
                     # Before it is captured at a large size: there may be a step for each row.
                     raise DifferentCaptures("sizes decide how many steps there are")
-            plain, _ = captured_at(function, leaves, spec, varying, tried[0], observes=False)
-            recordings = [*[recording for recording, _ in found], plain]
-            return RecordingTemplate(names, tried, recordings, [observed for _, observed in found])
+            plain, _ = captured_at(function, leaves, spec, varying, samples[0], observes=False)
+            recordings = [*[recording for recording, _ in captures], plain]
+            return RecordingTemplate(names, samples, recordings, [observed for _, observed in captures])
         except (DifferentCaptures, Unsupported) as raised:
             if isinstance(raised, DifferentCaptures) and raised.decision == "constant":
                 raise  # in another range, too

@@ -40,8 +40,8 @@ class RecordingTemplate:
         observations: Sequence[Observations],
     ) -> None:
         self._recording = recordings[0]
-        self.low = {name: min(at[name] for at in points) for name in names}
-        self.high = {name: max(at[name] for at in points) for name in names}
+        self.low = {name: min(point[name] for point in points) for name in names}
+        self.high = {name: max(point[name] for point in points) for name in names}
         _compare_recordings(recordings)
         self._guards = _all_guards(recordings)
         rows = [rows_of(each.graph) for each in recordings]
@@ -81,10 +81,10 @@ def _compare_recordings(recordings: Sequence[Recording]) -> None:
 
 def _all_guards(recordings: Sequence[Recording]) -> Guards:
     """Return guards that hold if those of all captures do. Raise DifferentCaptures if they contradict each other."""
-    found: dict[Any, tuple[Location, Any]] = {}
+    guards: dict[Any, tuple[Location, Any]] = {}
     for recording in recordings:
-        for location, value in recording.guards.places:
-            known = found.setdefault((location.kind, id(location.holder), location.key), (location, value))
+        for location, value in recording.guards.locations:
+            known = guards.setdefault((location.kind, id(location.holder), location.key), (location, value))
             if not same(known[1], value):
                 raise DifferentCaptures(f"{location.name} depends on sizes")
-    return Guards(list(found.values()), recordings[0].guards.held)
+    return Guards(list(guards.values()), recordings[0].guards.held)

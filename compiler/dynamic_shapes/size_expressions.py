@@ -61,8 +61,8 @@ class ComputedSize(NamedTuple):
 
     def value(self, sizes: Sizes) -> int:
         """Return the number at these sizes. Raise ZeroDivisionError as the program would."""
-        found: int = getattr(operator, self.operation)(*[value_of(each, sizes) for each in self.operands])
-        return found
+        result: int = getattr(operator, self.operation)(*[value_of(each, sizes) for each in self.operands])
+        return result
 
     def __str__(self) -> str:
         shown = [str(each) for each in self.operands]
@@ -104,8 +104,8 @@ def products(names: Sequence[str], has_squares: bool) -> list[Product]:
         >>> products(["a", "b"], True)
         [(), ('a',), ('b',), ('a', 'b'), ('a', 'a'), ('b', 'b')]
     """
-    found = [each for count in range(len(names) + 1) for each in itertools.combinations(names, count)]
-    return found + [(name, name) for name in names] if has_squares else found
+    monomials = [each for count in range(len(names) + 1) for each in itertools.combinations(names, count)]
+    return monomials + [(name, name) for name in names] if has_squares else monomials
 
 
 def fitted(names: Sequence[str], points: Sequence[Sizes], values: Sequence[int]) -> SizeExpression | None:
@@ -127,16 +127,16 @@ def fitted(names: Sequence[str], points: Sequence[Sizes], values: Sequence[int])
         if len(points) < len(basis) + has_squares:
             continue
         rows = [
-            [*(Fraction(SizeExpression({each: 1}).value(at)) for each in basis), Fraction(value)]
-            for at, value in zip(points, values, strict=True)
+            [*(Fraction(SizeExpression({each: 1}).value(point)) for each in basis), Fraction(value)]
+            for point, value in zip(points, values, strict=True)
         ]
         solution = _solved(rows, len(basis))
         if solution is None or any(each.denominator != 1 for each in solution):
             continue
         terms = sorted(zip(basis, solution, strict=True), reverse=True)
-        found = SizeExpression({product: int(number) for product, number in terms if number})
-        if all(found.value(at) == value for at, value in zip(points, values, strict=True)):
-            return found
+        polynomial = SizeExpression({product: int(number) for product, number in terms if number})
+        if all(polynomial.value(point) == value for point, value in zip(points, values, strict=True)):
+            return polynomial
     return None
 
 

@@ -23,14 +23,14 @@ TEMPLATES = 3
 
 def look_without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the key of a call, with ranks instead of sizes; None if a tensor is not contiguous."""
-    found = []
+    parts = []
     for part in key:
         if isinstance(part, TensorSpec):
             if not part.is_contiguous:
                 return None
             part = (part.ndim, part.replace(sizes=(), strides=()))
-        found.append(part)
-    return tuple(found)
+        parts.append(part)
+    return tuple(parts)
 
 
 class SizesSeen:
@@ -61,37 +61,37 @@ class SizesSeen:
         marked = marked_sizes(marks, sizes) if any(marks) else None
         for varying, first, template in self._templates:
             point = point_of(varying, sizes, first)
-            found = None if point is None else template.recording(point)
-            if found is not None:
-                return found
-        seen: list[Sizes]
+            known = None if point is None else template.recording(point)
+            if known is not None:
+                return known
+        observed: list[Sizes]
         if marked is not None and marked.names:
-            varying, seen = marked.varying, [marked.names]
+            varying, observed = marked.varying, [marked.names]
         elif self._first is None:
             self._first = sizes
             return None
         else:
             varying, differing = difference(self._first, sizes)
-            seen = [*differing]
+            observed = [*differing]
         if any(tensor._spec.requires_grad and not tensor.is_leaf for tensor in tensors):
             self.reason = "an argument has a history"
             return None
-        if not 1 <= len(seen[0]) <= len(NAMES) or varying in self._tried or len(self._tried) >= TEMPLATES:
+        if not 1 <= len(observed[0]) <= len(NAMES) or varying in self._tried or len(self._tried) >= TEMPLATES:
             return None
         if marked is not None and varies_where_fixed(varying, marks):
             self.reason = "a dimension that varies is marked as static"
             return None
-        if min(seen[-1].values()) < SMALLEST:
+        if min(observed[-1].values()) < SMALLEST:
             self.reason = "sizes of 0 and 1 have graphs of their own"
             return None
-        if min(seen[0].values()) < SMALLEST:
+        if min(observed[0].values()) < SMALLEST:
             # The first call is no example; this one is.
             self._first = sizes
             return None
         self._tried.append(varying)
         try:
             template = template_of(
-                function, leaves, spec, varying, seen, None if marked is None else marked.ends
+                function, leaves, spec, varying, observed, None if marked is None else marked.ends
             )
         except (DifferentCaptures, Unsupported) as error:
             self.reason = str(error)
@@ -101,7 +101,7 @@ class SizesSeen:
         self.reason = None
         self._first = self._first or sizes
         self._templates.append((varying, sizes, template))
-        return template.recording(seen[-1])
+        return template.recording(observed[-1])
 
 
 class MarkedSizes(NamedTuple):
@@ -124,7 +124,7 @@ def marked_sizes(marks: Sequence[SizeMarks | None], sizes: Shapes) -> MarkedSize
     """Return the marks of a call of these sizes. Raise ConstraintViolationError for a size that is out of its range."""
     by_size: dict[int, str] = {}
     varying = []
-    least, most = [], []
+    minima, maxima = [], []
     for each, own in zip(marks, sizes, strict=True):
         chosen = each.dynamic | each.weak if each is not None else ()
         varying.append(
@@ -142,9 +142,9 @@ def marked_sizes(marks: Sequence[SizeMarks | None], sizes: Shapes) -> MarkedSize
                 raise ConstraintViolationError(
                     f"{size} not in range [{low}, {'int_oo' if high is None else high}]"
                 )
-            least += [] if bounds.min is None else [bounds.min]
-            most += [] if high is None else [high]
-    ends = (max(least, default=0), min(most)) if most else None
+            minima += [] if bounds.min is None else [bounds.min]
+            maxima += [] if high is None else [high]
+    ends = (max(minima, default=0), min(maxima)) if maxima else None
     is_strict = any(each is not None and each.dynamic for each in marks)
     return MarkedSizes(tuple(varying), {name: size for size, name in by_size.items()}, is_strict, ends)
 
@@ -165,14 +165,14 @@ def refuse_constant(marks: Sequence[SizeMarks | None], sizes: Shapes, error: Dif
     """
     if error.decision == "comparison":
         return
-    found = [
-        f"dimension {i} of tensor {place} among the arguments is marked with mark_dynamic, but the function is another "
-        f"one for each of its sizes: {sizes[place][i]} is a constant, since {error}. Use maybe_mark_dynamic, or no mark"
-        for place, each in enumerate(marks)
+    violations = [
+        f"dimension {i} of tensor {index} among the arguments is marked with mark_dynamic, but the function is another "
+        f"one for each of its sizes: {sizes[index][i]} is a constant, since {error}. Use maybe_mark_dynamic, or no mark"
+        for index, each in enumerate(marks)
         if each is not None
         for i in sorted(each.dynamic)
     ]
-    raise ConstraintViolationError("\n  - ".join(["Constraints violated!", *found]))
+    raise ConstraintViolationError("\n  - ".join(["Constraints violated!", *violations]))
 
 
 def difference(first: Shapes, now: Shapes) -> tuple[Varying, list[dict[str, int]]]:
@@ -201,12 +201,12 @@ def difference(first: Shapes, now: Shapes) -> tuple[Varying, list[dict[str, int]
 
 def point_of(varying: Varying, sizes: Shapes, first: Shapes) -> Sizes | None:
     """Return the dynamic sizes of a call; None if a static dimension differs, or dimensions of one name disagree."""
-    found: dict[str, int] = {}
+    point: dict[str, int] = {}
     for names, own, old in zip(varying, sizes, first, strict=True):
         for name, size, before in zip(names, own, old, strict=True):
             if name is None:
                 if size != before:
                     return None
-            elif found.setdefault(name, size) != size:
+            elif point.setdefault(name, size) != size:
                 return None
-    return found
+    return point

@@ -55,12 +55,12 @@ class Decision(NamedTuple):
     def holds(self, sizes: Sizes) -> bool:
         """Return True if it has the same outcome at these sizes."""
         try:
-            found = getattr(operator, self.comparison)(
+            outcome = getattr(operator, self.comparison)(
                 value_of(self.left, sizes), value_of(self.right, sizes)
             )
         except ZeroDivisionError:
             return False
-        return bool(found) == self.outcome
+        return bool(outcome) == self.outcome
 
     def __str__(self) -> str:
         sign = COMPARISONS[self.comparison]
@@ -125,14 +125,14 @@ class _Numbers:
         if not observations:
             return
         decided = observations[0].decisions
-        for i, seen in enumerate(observations):
-            refuse_other_decisions(observations[0], seen, i)
+        for i, observed in enumerate(observations):
+            refuse_other_decisions(observations[0], observed, i)
         self.results = [
             (column[0][0], [value for _, value in column])
-            for column in _columns([seen.results for seen in observations])
+            for column in _columns([observed.results for observed in observations])
             if all(expression == column[0][0] for expression, _ in column)
         ]
-        for values in _columns([seen.reads for seen in observations]):
+        for values in _columns([observed.reads for observed in observations]):
             self.reads.append(self.expression(values))
         self.decisions = [
             Decision(name, self.closed(left), self.closed(right), bool(outcome))
@@ -143,9 +143,9 @@ class _Numbers:
         """Return the expression of these values. Raise DifferentCaptures if there is none."""
         if all(v == values[0] for v in values):
             return values[0]
-        found = fitted(self.names, self.points[: len(values)], values)
-        if found is not None:
-            return found
+        polynomial = fitted(self.names, self.points[: len(values)], values)
+        if polynomial is not None:
+            return polynomial
         for expression, results in self.results:
             # A capture after those that were observed is one at the first sizes.
             is_same = [*results, results[0]][: len(values)] == list(values)
@@ -162,11 +162,11 @@ class _Numbers:
         return ComputedSize(expression[0], tuple([self.closed(each) for each in expression[1:]]))
 
 
-def refuse_other_decisions(first: Observations, seen: Observations, capture: int | None = None) -> None:
+def refuse_other_decisions(first: Observations, observed: Observations, capture: int | None = None) -> None:
     """Raise DifferentCaptures if the program's code decided otherwise in another capture than in the first."""
-    if seen.decisions == first.decisions:
+    if observed.decisions == first.decisions:
         return
-    pairs = zip(first.decisions, seen.decisions, strict=False)
+    pairs = zip(first.decisions, observed.decisions, strict=False)
     own = next((own for own, other in pairs if own != other), None)
     is_constant = own is not None and (own[0], bool(own[3])) in (("eq", True), ("ne", False))
     kind = "constant" if is_constant else "comparison"
@@ -219,9 +219,9 @@ def placed(rows: Any, expressions: Mapping[Path, Number], sizes: Sizes) -> Any:
     """Return rows with the numbers of these sizes; unchanged rows are shared with `rows`."""
     if not expressions:
         return rows
-    here = expressions.get(())
-    if here is not None:
-        return value_of(here, sizes)
+    whole = expressions.get(())
+    if whole is not None:
+        return value_of(whole, sizes)
     inside: dict[str | int, dict[Path, Number]] = {}
     for path, expression in expressions.items():
         inside.setdefault(path[0], {})[path[1:]] = expression

@@ -111,16 +111,18 @@ def _kernels(
     """Return the kernels of a program: those that it came with, and those compiled for targets."""
     from .kernels import compiled_kernels, packed_kernels
 
-    kept = packed_kernels(ep.kernels)
+    packed = packed_kernels(ep.kernels)
     if not targets:
-        return kept
+        return packed
     with tempfile.TemporaryDirectory(prefix="triten-export-") as folder:
         path = os.path.join(folder, "program.pt2")
         with open(path, "wb") as file:
             _write(records, file)
         compiled = compiled_kernels(path, targets)
-    made_anew = {name.rpartition("/")[0] for name in compiled}
-    return {name: data for name, data in kept.items() if name.rpartition("/")[0] not in made_anew} | compiled
+    recompiled = {name.rpartition("/")[0] for name in compiled}
+    return {
+        name: data for name, data in packed.items() if name.rpartition("/")[0] not in recompiled
+    } | compiled
 
 
 def _write(records: Mapping[str, bytes], file: IO[bytes]) -> None:

@@ -21,11 +21,11 @@ def argument_names(
         [('x_a', "x['a']"), ('x_b_0', "x['b'][0]"), ('scale', 'scale')]
     """
     tops = [*zip(positional_names(function, len(args)), args, strict=True), *kwargs.items()]
-    found = []
+    names = []
     for name, value in tops:
         for path, _ in tree_flatten_with_path(value)[0]:
-            found.append(("_".join([name, *map(_step, path)]), f"{name}{keystr(path)}"))
-    return found
+            names.append(("_".join([name, *map(_step, path)]), f"{name}{keystr(path)}"))
+    return names
 
 
 def _step(key: Any) -> str:
@@ -47,10 +47,10 @@ def _parameter_names(function: Callable[..., Any], count: int) -> Iterator[str]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return
-    for place, parameter in enumerate(parameters):
+    for index, parameter in enumerate(parameters):
         if parameter.kind is parameter.VAR_POSITIONAL:
-            yield from (f"{parameter.name}_{i}" for i in range(count - place))
+            yield from (f"{parameter.name}_{i}" for i in range(count - index))
             return
-        if place == count or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+        if index == count or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
             return
         yield parameter.name

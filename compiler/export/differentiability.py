@@ -55,10 +55,13 @@ def differentiable_inputs(
     """
     with no_grad():
         wanting = [_wanting(leaf) for leaf in leaves]
-    for given, found in ((wanting, frozenset((PARAMETERS, ARGUMENTS))), (leaves, frozenset((PARAMETERS,)))):
+    for example_leaves, differentiable in (
+        (wanting, frozenset((PARAMETERS, ARGUMENTS))),
+        (leaves, frozenset((PARAMETERS,))),
+    ):
         try:
-            if _has_same_derivative(module, given, in_spec, lifted, identical):
-                return found
+            if _has_same_derivative(module, example_leaves, in_spec, lifted, identical):
+                return differentiable
         except Unsupported:
             continue
     return frozenset()
@@ -102,8 +105,8 @@ def differentiable_program(
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         results = list(program(*inputs)[mutations:])
-        for place, source in sources.items():
-            results[place] = given_back(inputs, source, place in identical)
+        for index, source in sources.items():
+            results[index] = given_back(inputs, source, index in identical)
         return tuple(results)
 
     return run
@@ -143,14 +146,16 @@ def _has_same_derivative(
     module: Module, leaves: Sequence[Any], in_spec: TreeSpec, lifted: Lifted, identical: frozenset[int]
 ) -> bool:
     tensors = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
-    given = iter(tensors)
+    next_tensors = iter(tensors)
     inputs: list[Any] = []
     names: dict[int, str] = {}
     placeholders = lifted.graph.find_nodes(op="placeholder")
     kinds = {spec.arg.name: spec for spec in lifted.signature.input_specs}
     for node in placeholders:
         spec = kinds[node.name]
-        inputs.append(next(given) if spec.kind is InputKind.USER_INPUT else lifted.held[spec.target or ""])
+        inputs.append(
+            next(next_tensors) if spec.kind is InputKind.USER_INPUT else lifted.held[spec.target or ""]
+        )
         names[id(inputs[-1])] = node.name
     if len(names) < len(inputs):
         raise Unsupported("an input is given twice")
@@ -159,13 +164,13 @@ def _has_same_derivative(
     with enable_grad():
         capturing.exports += 1
         try:
-            wanted = record(module, leaves, in_spec)
+            eager = record(module, leaves, in_spec)
         finally:
             capturing.exports -= 1
-        found = record(program, inputs, tree_structure(((0,) * len(inputs), {})))
+        exported = record(program, inputs, tree_structure(((0,) * len(inputs), {})))
     numbers: dict[Any, int] = {}
     return bool(
-        _Described(wanted, tensors, names, numbers).all() == _Described(found, inputs, names, numbers).all()
+        _Described(eager, tensors, names, numbers).all() == _Described(exported, inputs, names, numbers).all()
     )
 
 
@@ -271,8 +276,8 @@ class _Described:
                 parts.setdefault(("cat", tuple(sizes), dim % len(sizes)), {})[span] = self.known[gradient]
             else:
                 numbers.append(self.known[each])
-        for (kind, sizes, dim), found in parts.items():
-            ordered = sorted(found.items())
+        for (kind, sizes, dim), number_of_part in parts.items():
+            ordered = sorted(number_of_part.items())
             if kind == "stack":
                 is_whole = [index for index, _ in ordered] == list(range(sizes[dim]))
             else:

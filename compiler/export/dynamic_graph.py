@@ -29,18 +29,18 @@ class DynamicGraph:
     Args:
         template: the graph's steps as JSON, with expressions of the names; those of operators without what they give.
         ranges: of the names.
-        places: of each tensor among the arguments, names by dimension.
+        dimension_names: For each tensor among the arguments, the names by dimension.
     """
 
     def __init__(
         self,
         template: Template,
         ranges: Mapping[str, ValueRange],
-        places: Sequence[Mapping[int, str]],
+        dimension_names: Sequence[Mapping[int, str]],
     ) -> None:
         self.template = template
         self.ranges = dict(ranges)
-        self.places = tuple([dict(each) for each in places])
+        self.dimension_names = tuple([dict(each) for each in dimension_names])
         self._made: dict[tuple[int, ...], SizedGraph] = {}
 
     def at(self, sizes: Sizes) -> SizedGraph:
@@ -62,7 +62,7 @@ class DynamicGraph:
                 )
             rows = self.template.rows_at(sizes)
             inputs = [row for row in rows if row["op"] == "placeholder"]
-            count = len(self.places)
+            count = len(self.dimension_names)
             specs = [spec_from_json(row["val"]) for row in (inputs[-count:] if count else [])]
             if len(self._made) >= MAX_GRAPHS:
                 self._made.clear()
@@ -76,27 +76,27 @@ class DynamicGraph:
             RuntimeError: A size is out of its range, or differs from another dimension of the same name.
             TypeError: An argument that must be a tensor is not.
         """
-        found: dict[str, int] = {}
+        named_sizes: dict[str, int] = {}
         first: dict[str, str] = {}
-        for leaf, path, places in zip(leaves, paths, self.places, strict=True):
+        for leaf, path, names in zip(leaves, paths, self.dimension_names, strict=True):
             if not isinstance(leaf, TensorImpl):
                 raise TypeError(f"argument {path}: expected a Tensor, got {type(leaf).__name__}")
             sizes = leaf._spec.sizes
-            for place, name in places.items():
-                if place >= len(sizes):
+            for dim, name in names.items():
+                if dim >= len(sizes):
                     raise RuntimeError(
-                        f"argument {path}: expected a dimension {place}, '{name}', got shape {list(sizes)}"
+                        f"argument {path}: expected a dimension {dim}, '{name}', got shape {list(sizes)}"
                     )
-                size = sizes[place]
-                here = f"argument {path}: dimension {place}"
+                size = sizes[dim]
+                location = f"argument {path}: dimension {dim}"
                 if size not in self.ranges[name]:
-                    raise RuntimeError(f"{here}, '{name}', expected {self.ranges[name]}, got {size}")
-                if found.setdefault(name, size) != size:
+                    raise RuntimeError(f"{location}, '{name}', expected {self.ranges[name]}, got {size}")
+                if named_sizes.setdefault(name, size) != size:
                     raise RuntimeError(
-                        f"{here}, '{name}', expected {found[name]} as in {first[name]}, got {size}"
+                        f"{location}, '{name}', expected {named_sizes[name]} as in {first[name]}, got {size}"
                     )
                 first.setdefault(name, f"argument {path}")
-        return found
+        return named_sizes
 
     def lines(self) -> list[str]:
         """Return lines for people: the ranges, and each number of a step that is an expression."""

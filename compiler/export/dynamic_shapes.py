@@ -75,26 +75,26 @@ def typical_sizes(ranges: Mapping[str, ValueRange]) -> list[dict[str, int]]:
         >>> typical_sizes({"n": ValueRange(0, 40)})
         [{'n': 1}, {'n': 33}, {'n': 32}, {'n': 40}]
     """
-    found: list[dict[str, int]] = []
+    points: list[dict[str, int]] = []
     for size in (1, 33, 32, None):
         sizes = {}
         for name, each in ranges.items():
             upper = each.upper if each.upper is not None else 64
             sizes[name] = max(each.lower, min(upper if size is None else size, upper))
-        if sizes not in found:
-            found.append(sizes)
-    return found
+        if sizes not in points:
+            points.append(sizes)
+    return points
 
 
 class DynamicSizes(NamedTuple):
     """The named dimensions of each tensor among a call's leaves, and the ranges of the names.
 
     Attributes:
-        places: of each tensor, names by dimension.
-        dims: by name.
+        dimension_names: For each tensor, the names by dimension.
+        dims: The dimensions, by name.
     """
 
-    places: tuple[dict[int, str], ...]
+    dimension_names: tuple[dict[int, str], ...]
     dims: dict[str, Dim]
 
 
@@ -120,24 +120,26 @@ def dynamic_sizes(
             raise ValueError(
                 f"dynamic_shapes: no argument is named {sorted(unknown)[0]!r}; there are {list(values)}"
             )
-        given = [dynamic_shapes.get(name) for name in values]
+        shapes = [dynamic_shapes.get(name) for name in values]
     elif isinstance(dynamic_shapes, tuple | list) and len(dynamic_shapes) == len(values):
-        given = list(dynamic_shapes)
+        shapes = list(dynamic_shapes)
     else:
         raise ValueError(
             f"dynamic_shapes: expected a dict by the names {list(values)}, or a tuple of {len(values)}, got "
             f"{dynamic_shapes!r}"
         )
-    places: list[dict[int, str]] = []
-    found: dict[str, Dim] = {}
-    for (name, value), shape in zip(values.items(), given, strict=True):
-        _collect(name, value, shape, places, found)
-    return DynamicSizes(tuple(places), found)
+    dimension_names: list[dict[int, str]] = []
+    dims: dict[str, Dim] = {}
+    for (name, value), shape in zip(values.items(), shapes, strict=True):
+        _collect(name, value, shape, dimension_names, dims)
+    return DynamicSizes(tuple(dimension_names), dims)
 
 
-def _collect(path: str, value: Any, shape: Any, places: list[dict[int, str]], found: dict[str, Dim]) -> None:
+def _collect(
+    path: str, value: Any, shape: Any, dimension_names: list[dict[int, str]], dims: dict[str, Dim]
+) -> None:
     if isinstance(value, TensorImpl):
-        places.append(_of_tensor(path, value, shape, found))
+        dimension_names.append(_of_tensor(path, value, shape, dims))
         return
     node = NODES.get(node_type(value))
     if node is None:
@@ -154,28 +156,28 @@ def _collect(path: str, value: Any, shape: Any, places: list[dict[int, str]], fo
     if len(inner) != len(children):
         raise ValueError(f"dynamic_shapes: argument {path} has {len(children)} elements, got {shape!r}")
     for i, (child, each) in enumerate(zip(children, inner, strict=True)):
-        _collect(f"{path}[{i}]", child, each, places, found)
+        _collect(f"{path}[{i}]", child, each, dimension_names, dims)
 
 
-def _of_tensor(path: str, tensor: Any, shape: Any, found: dict[str, Dim]) -> dict[int, str]:
+def _of_tensor(path: str, tensor: Any, shape: Any, dims: dict[str, Dim]) -> dict[int, str]:
     rows = enumerate(shape or ()) if not isinstance(shape, Mapping) else shape.items()
     named: dict[int, str] = {}
-    for place, dim in rows:
-        if not -tensor.dim() <= place < tensor.dim():
-            raise ValueError(f"dynamic_shapes: argument {path} has {tensor.dim()} dimensions, got {place}")
-        size = tensor.shape[place]
+    for index, dim in rows:
+        if not -tensor.dim() <= index < tensor.dim():
+            raise ValueError(f"dynamic_shapes: argument {path} has {tensor.dim()} dimensions, got {index}")
+        size = tensor.shape[index]
         if dim is None or (isinstance(dim, int) and not isinstance(dim, bool) and dim == size):
             continue
         if not isinstance(dim, Dim):
             raise NotImplementedError(
-                f"dynamic_shapes: argument {path}, dimension {place}: expected a Dim or None, got {dim!r}"
+                f"dynamic_shapes: argument {path}, dimension {index}: expected a Dim or None, got {dim!r}"
             )
-        known = found.setdefault(dim.__name__, dim)
+        known = dims.setdefault(dim.__name__, dim)
         if known is not dim and (known.min, known.max) != (dim.min, dim.max):
             raise ValueError(f"dynamic_shapes: there are two ranges of '{dim.__name__}': {known} and {dim}")
         if size < (dim.min or 0) or (dim.max is not None and size > dim.max):
             raise ValueError(
-                f"dynamic_shapes: argument {path}, dimension {place} is {size}, out of the range of {dim}"
+                f"dynamic_shapes: argument {path}, dimension {index} is {size}, out of the range of {dim}"
             )
-        named[place % tensor.dim()] = dim.__name__
+        named[index % tensor.dim()] = dim.__name__
     return named

@@ -39,23 +39,23 @@ def runnable(
             results = list(program(*prepared(inputs))[mutations:])
         finally:
             set_grad_enabled(before)
-        for place, source in sources.items():
-            results[place] = given_back(inputs, source, place in identical)
+        for index, source in sources.items():
+            results[index] = given_back(inputs, source, index in identical)
         return as_inference_results(results, inputs) if makes_inference else results
 
     return run
 
 
 def inputs_among_results(graph: Graph, mutations: int) -> dict[int, int]:
-    """Return the results that are inputs, with the inputs' places: unchanged, or after a write."""
-    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
-    found = {}
+    """Return the results that are inputs, with the inputs' indices: unchanged, or after a write."""
+    input_indices = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    sources = {}
     for i, result in enumerate(graph.output_node.args[0][mutations:]):
         if isinstance(result, Node) and result.target not in ("", None):
             source = result.args[0] if is_write(result) else result
-            if source in places:
-                found[i] = places[source]
-    return found
+            if source in input_indices:
+                sources[i] = input_indices[source]
+    return sources
 
 
 def is_write(node: Node) -> bool:

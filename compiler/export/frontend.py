@@ -94,13 +94,13 @@ def export(
                 f"argument {path} is no plain tensor, but a {type(leaf).__name__} of {leaf._spec.layout}"
             )
     # A tensor passed twice becomes two inputs, since later calls may pass different tensors.
-    seen: set[int] = set()
+    tensor_ids: set[int] = set()
     distinct = []
     with no_grad():
         for leaf in leaves:
-            again = isinstance(leaf, TensorImpl) and id(leaf) in seen
+            again = isinstance(leaf, TensorImpl) and id(leaf) in tensor_ids
             distinct.append(leaf.detach() if again else leaf)
-            seen.add(id(leaf))
+            tensor_ids.add(id(leaf))
     recording, lifted = _captured(mod, distinct, in_spec, [name for name, _ in names])
     dynamic = None
     if dynamic_shapes:
@@ -154,7 +154,7 @@ def _tensors(lifted: Lifted) -> tuple[dict[str, Any], dict[str, Any]]:
     return state, constants
 
 
-def _described(recording: Recording, lifted: Lifted, seen: Observations | None = None) -> Captured:
+def _described(recording: Recording, lifted: Lifted, observations: Observations | None = None) -> Captured:
     """Return a description of a capture, to compare with captures at other sizes, and the sizes that the code
     observed."""
     signature = lifted.signature
@@ -162,7 +162,7 @@ def _described(recording: Recording, lifted: Lifted, seen: Observations | None =
     # A tensor that the module makes of numbers may be made of sizes.
     literals = [each.holder.tolist() for each in recording.held if each.kind == "literal"]
     rest = (signature.input_specs, outputs, recording.identical, recording.structure, literals)
-    return Captured(graph_to_json(lifted.graph), rest, capturing.codes, seen)
+    return Captured(graph_to_json(lifted.graph), rest, capturing.codes, observations)
 
 
 def _dynamic(
@@ -176,23 +176,23 @@ def _dynamic(
     """Return the graph with named sizes, from captures on fake tensors of other sizes."""
     tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, TensorImpl)]
     sizes: dict[str, int] = {}
-    for place, named in zip(tensors, dynamic.places, strict=True):
+    for index, named in zip(tensors, dynamic.dimension_names, strict=True):
         for dimension, name in named.items():
-            size = leaves[place].shape[dimension]
+            size = leaves[index].shape[dimension]
             if sizes.setdefault(name, size) != size:
                 raise ValueError(
-                    f"dynamic_shapes: argument {names[place][1]} has {size} in dimension {dimension}, '{name}', and "
+                    f"dynamic_shapes: argument {names[index][1]} has {size} in dimension {dimension}, '{name}', and "
                     f"another one {sizes[name]}"
                 )
 
-    def capture(at: Mapping[str, int], observes: bool) -> Captured:
-        given = list(leaves)
-        for place, named in zip(tensors, dynamic.places, strict=True):
-            spec = resized(leaves[place]._spec, named, at, names[place][1])
-            given[place] = blank_tensor_of(spec) if named else leaves[place]
-        with observed_sizes() if observes else nullcontext() as seen:
-            found = _captured(mod, given, in_spec, [name for name, _ in names])
-        return _described(*found, seen)
+    def capture(point: Mapping[str, int], observes: bool) -> Captured:
+        resized_leaves = list(leaves)
+        for index, named in zip(tensors, dynamic.dimension_names, strict=True):
+            spec = resized(leaves[index]._spec, named, point, names[index][1])
+            resized_leaves[index] = blank_tensor_of(spec) if named else leaves[index]
+        with observed_sizes() if observes else nullcontext() as observations:
+            captured = _captured(mod, resized_leaves, in_spec, [name for name, _ in names])
+        return _described(*captured, observations)
 
     return dynamic_graph(capture, example, dynamic, sizes)
 

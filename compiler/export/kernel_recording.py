@@ -47,15 +47,15 @@ def launches(program: Any, driver: RecordingDriver) -> Iterator[Mapping[str, Any
 
     Every call uses a fresh module, since a module's first call determines the launches of later ones.
     """
-    seen = []
+    yielded = []
     for specs in program.tensor_specs():
         for offset in (0, 1):
             driver.launched.clear()
             with no_grad():
                 program.module().run_leaves([_argument(spec, offset) for spec in specs])
             for request in driver.launched:
-                if request not in seen:
-                    seen.append(request)
+                if request not in yielded:
+                    yielded.append(request)
                     yield request
 
 
@@ -84,11 +84,17 @@ def main(archive: str, target: Target, folder: Path) -> None:
     rows = []
     for request in launches(program, driver):
         kernel, options = request["kernel"], chosen_options(request["options"])
-        asked = request["signature"], request["constants"], request["divisible"], target.capability, options
-        key = request_key(KernelRequest(kernel, *asked))
+        arguments = (
+            request["signature"],
+            request["constants"],
+            request["divisible"],
+            target.capability,
+            options,
+        )
+        key = request_key(KernelRequest(kernel, *arguments))
         if key is None:
             raise RuntimeError(f"kernel '{cuda.kernel_name(kernel)}' cannot be found again by its source")
-        binary = find_or_compile(kernel, *asked, version)
+        binary = find_or_compile(kernel, *arguments, version)
         (folder / f"{key}{SUFFIX}").write_bytes(pack(key, binary))
         rows.append({"key": key, "name": binary.name})
         if kernel.__module__.startswith(PREFIX):

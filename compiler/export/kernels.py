@@ -27,11 +27,11 @@ def find_target(target: str | Target) -> Target:
     """Return a target by its name. Raise ValueError for an unknown name."""
     if isinstance(target, Target):
         return target
-    found = next((each for each in KNOWN.values() if each.name == target), None)
-    if found is None:
+    match = next((each for each in KNOWN.values() if each.name == target), None)
+    if match is None:
         names = ", ".join(each.name for each in KNOWN.values())
         raise ValueError(f"save: targets must be among {names}, got {target!r}")
-    return found
+    return match
 
 
 def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str, bytes]:
@@ -83,7 +83,7 @@ def packed_kernels(archives: Iterable[KernelArchive]) -> dict[str, bytes]:
 
 def archived_kernels(records: Mapping[str, bytes], name: str) -> list[KernelArchive]:
     """Return an archive's kernels for launches, one archive for each target. Raise ValueError for damaged kernels."""
-    found = []
+    archives = []
     for path, data in records.items():
         folder, _, file = path.rpartition("/")
         if file != INDEX or not path.startswith(FOLDER):
@@ -96,5 +96,5 @@ def archived_kernels(records: Mapping[str, bytes], name: str) -> list[KernelArch
             if binary is None:
                 raise ValueError(f"kernel '{row['name']}' for {index['target']}")
             kernels[key] = binary
-        found.append(KernelArchive(name, kernels, index["cuda"]))
-    return found
+        archives.append(KernelArchive(name, kernels, index["cuda"]))
+    return archives

@@ -94,10 +94,10 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
         if each.name in behind:
             copies[behind[each.name]] = node
         input_specs.append(InputSpec(each.kind, TensorArgument(node.name), each.name, each.persistent))
-    given = iter(inputs[: recording.arguments])
+    argument_nodes = iter(inputs[: recording.arguments])
     for leaf, name in zip(leaves, names, strict=True):
         if isinstance(leaf, TensorImpl):
-            source = next(given)
+            source = next(argument_nodes)
             node = copies[source] = graph.placeholder(name, source.val)
             input_specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(node.name)))
         else:
@@ -134,19 +134,19 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
 
 def tensors_of(module: Module) -> tuple[list[HeldTensor], dict[str, str]]:
     """Return a module's parameters and buffers, each once, and a dict from every name of each to its first name."""
-    found: list[HeldTensor] = []
+    tensors: list[HeldTensor] = []
     first: dict[int, str] = {}
     names: dict[str, str] = {}
     transient = _transient_buffers(module)
     for name, parameter in module.named_parameters(remove_duplicate=False):
         names[name] = first.setdefault(id(parameter), name)
         if names[name] == name:
-            found.append(HeldTensor(InputKind.PARAMETER, name, parameter))
+            tensors.append(HeldTensor(InputKind.PARAMETER, name, parameter))
     for name, buffer in module.named_buffers(remove_duplicate=False):
         names[name] = first.setdefault(id(buffer), name)
         if names[name] == name:
-            found.append(HeldTensor(InputKind.BUFFER, name, buffer, name not in transient))
-    return found, names
+            tensors.append(HeldTensor(InputKind.BUFFER, name, buffer, name not in transient))
+    return tensors, names
 
 
 def _transient_buffers(module: Module) -> set[str]:
@@ -166,9 +166,9 @@ def _constants(tensors: Sequence[Any], known: Mapping[int, HeldTensor], module: 
         for name, value in vars(each).items()
         if isinstance(value, TensorImpl)
     }
-    found: list[HeldTensor] = []
+    constants: list[HeldTensor] = []
     for tensor in tensors:
         if id(tensor) not in known:
-            name = attributes.get(id(tensor), f"lifted_tensor_{len(found)}")
-            found.append(HeldTensor(InputKind.CONSTANT_TENSOR, name, tensor))
-    return found
+            name = attributes.get(id(tensor), f"lifted_tensor_{len(constants)}")
+            constants.append(HeldTensor(InputKind.CONSTANT_TENSOR, name, tensor))
+    return constants

@@ -178,19 +178,19 @@ def _finisher(spec: TreeSpec) -> Callable[[Sequence[Any]], Any]:
     return lambda leaves: tree_unflatten(list(leaves), spec)
 
 
-def check_tensor(what: str, tensor: Any, expected: TensorSpec) -> None:
+def check_tensor(subject: str, tensor: Any, expected: TensorSpec) -> None:
     """Raise TypeError or RuntimeError unless a value is a tensor that looks as expected."""
     if not isinstance(tensor, TensorImpl):
-        raise TypeError(f"{what}: expected a Tensor, got {type(tensor).__name__}")
+        raise TypeError(f"{subject}: expected a Tensor, got {type(tensor).__name__}")
     if type(tensor) not in plain_classes and type(tensor) not in (Parameter, Buffer):
-        raise TypeError(f"{what}: expected a plain Tensor, got the subclass {type(tensor).__name__}")
-    given = tensor._spec
+        raise TypeError(f"{subject}: expected a plain Tensor, got the subclass {type(tensor).__name__}")
+    spec = tensor._spec
     for attribute in COMPARED:
-        want, have = getattr(expected, attribute), getattr(given, attribute)
+        want, have = getattr(expected, attribute), getattr(spec, attribute)
         if want != have and not (attribute == "strides" and not expected.numel):
             shown = SHOWN.get(attribute, attribute)
             hint = "; contiguous() gives such" if attribute == "strides" and expected.is_contiguous else ""
-            raise RuntimeError(f"{what}: expected {shown} {_plain(want)}, got {_plain(have)}{hint}")
+            raise RuntimeError(f"{subject}: expected {shown} {_plain(want)}, got {_plain(have)}{hint}")
 
 
 def _plain(value: Any) -> Any:

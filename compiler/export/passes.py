@@ -38,12 +38,12 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
         >>> moved.module()(tt.ones(1, 2, device="meta")).device
         device(type='meta')
     """
-    place = _places(location)
+    device_for = _places(location)
 
     def moved_rows(rows: Any) -> Any:
         if isinstance(rows, dict):
             return {
-                key: place(value) if key == "device" and isinstance(value, str) else moved_rows(value)
+                key: device_for(value) if key == "device" and isinstance(value, str) else moved_rows(value)
                 for key, value in rows.items()
             }
         return [moved_rows(each) for each in rows] if isinstance(rows, list) else rows
@@ -54,7 +54,7 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
     def moved(tensor: Any) -> Any:
         known = made.get(id(tensor))
         if known is None:
-            known = tensor.detach().to(place(str(tensor.device)))
+            known = tensor.detach().to(device_for(str(tensor.device)))
             if isinstance(tensor, Parameter):
                 known = Parameter(known, tensor.requires_grad)
             made[id(tensor)] = known
@@ -69,7 +69,7 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
         else DynamicGraph(
             Template(moved_rows(old.template.rows), old.template.expressions, old.template.decisions),
             old.ranges,
-            old.places,
+            old.dimension_names,
         )
     )
     program = ExportedProgram(
@@ -92,13 +92,15 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
 def _places(location: Location) -> Callable[[str], str]:
     """Return a function from the name of a device to the name of its replacement."""
     if not isinstance(location, Mapping):
-        where = str(_indexed(location))
-        return lambda _: where
-    given = {str(Device(old)) if old != "*" else old: str(_indexed(new)) for old, new in location.items()}
+        target = str(_indexed(location))
+        return lambda _: target
+    replacements = {
+        str(Device(old)) if old != "*" else old: str(_indexed(new)) for old, new in location.items()
+    }
 
     def place(name: str) -> str:
         device = Device(name)
-        return given.get(name) or given.get(device.type) or given.get("*") or name
+        return replacements.get(name) or replacements.get(device.type) or replacements.get("*") or name
 
     return place
 

@@ -83,9 +83,9 @@ class ExportedProgram:
             placeholders[spec.arg.name].val if not isinstance(spec.arg, ConstantArgument) else None
             for spec in users
         ]
-        places = {name: i for i, name in enumerate(placeholders)}
+        index_of = {name: i for i, name in enumerate(placeholders)}
         self._written = tuple(
-            [places[node.args[0].name] for node in graph.find_nodes(op="call_function") if is_write(node)]
+            [index_of[node.args[0].name] for node in graph.find_nodes(op="call_function") if is_write(node)]
         )
 
     @property
@@ -171,10 +171,10 @@ class ExportedProgram:
 
         The sizes cover kernel selection: one, an odd one, a multiple of 16, and the greatest.
         """
-        found = [[spec for spec in self._expected if spec is not None]]
+        specs = [[spec for spec in self._expected if spec is not None]]
         if self._dynamic is not None:
-            found += [self._dynamic.at(sizes).specs for sizes in typical_sizes(self._dynamic.ranges)]
-        return found
+            specs += [self._dynamic.at(sizes).specs for sizes in typical_sizes(self._dynamic.ranges)]
+        return specs
 
     def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """Return the leaves of a call's arguments. Raise TypeError if their structure differs from the export's."""
@@ -193,14 +193,14 @@ class ExportedProgram:
     def _checked(self, leaves: Sequence[Any], may_need_gradients: bool) -> list[Any]:
         """Return the tensors among the leaves. Raise as `ExportedModule.forward` does."""
         tensors: list[Any] = []
-        wanted = self._expected
+        expected_specs = self._expected
         if self._dynamic is not None:
-            places = [i for i, expected in enumerate(wanted) if expected is not None]
-            paths = [self._paths[i] for i in places]
-            sizes = self._dynamic.sizes_of([leaves[i] for i in places], paths)
+            indices = [i for i, expected in enumerate(expected_specs) if expected is not None]
+            paths = [self._paths[i] for i in indices]
+            sizes = self._dynamic.sizes_of([leaves[i] for i in indices], paths)
             specs = iter(self._dynamic.at(sizes).specs)
-            wanted = [None if expected is None else next(specs) for expected in wanted]
-        for leaf, spec, path, expected in zip(leaves, self._users, self._paths, wanted, strict=True):
+            expected_specs = [None if expected is None else next(specs) for expected in expected_specs]
+        for leaf, spec, path, expected in zip(leaves, self._users, self._paths, expected_specs, strict=True):
             if expected is not None and leaf.__class__ is Tensor and leaf._spec is expected:
                 tensors.append(leaf)
                 continue
@@ -234,17 +234,17 @@ class ExportedProgram:
         if not self._written:
             return
         roots = [id(root_of(tensor._data)) for tensor in inputs]
-        for place in self._written:
-            if roots.count(roots[place]) > 1:
-                other = next(i for i, root in enumerate(roots) if root == roots[place] and i != place)
+        for index in self._written:
+            if roots.count(roots[index]) > 1:
+                other = next(i for i, root in enumerate(roots) if root == roots[index] and i != index)
                 raise RuntimeError(
-                    f"{self._name_of(place)} is written to and shares memory with {self._name_of(other)}, which the "
+                    f"{self._name_of(index)} is written to and shares memory with {self._name_of(other)}, which the "
                     "graph cannot tell; give copies"
                 )
 
-    def _name_of(self, place: int) -> str:
+    def _name_of(self, index: int) -> str:
         """Return the name of a graph input for a message."""
-        node = self.graph.find_nodes(op="placeholder")[place]
+        node = self.graph.find_nodes(op="placeholder")[index]
         for spec, path in zip(self._users, self._paths, strict=True):
             if spec.arg.name == node.name:
                 return f"argument {path}"

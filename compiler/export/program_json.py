@@ -87,7 +87,7 @@ def _dynamic_to_json(dynamic: DynamicGraph) -> dict[str, Any]:
     template = dynamic.template
     return {
         "ranges": {name: list(each) for name, each in dynamic.ranges.items()},
-        "places": [[[place, name] for place, name in each.items()] for each in dynamic.places],
+        "places": [[[dim, name] for dim, name in each.items()] for each in dynamic.dimension_names],
         "numbers": [[list(path), number_to_json(each)] for path, each in template.expressions.items()],
         "decisions": [
             [each.comparison, number_to_json(each.left), number_to_json(each.right), each.outcome]
@@ -97,37 +97,37 @@ def _dynamic_to_json(dynamic: DynamicGraph) -> dict[str, Any]:
 
 
 def _dynamic_from_json(described: Mapping[str, Any]) -> DynamicGraph | None:
-    found = described["dynamic"]
-    if found is None:
+    fields = described["dynamic"]
+    if fields is None:
         return None
-    ranges = {name: ValueRange(lower, upper) for name, (lower, upper) in found["ranges"].items()}
-    expressions = {tuple(path): number_from_json(number) for path, number in found["numbers"]}
+    ranges = {name: ValueRange(lower, upper) for name, (lower, upper) in fields["ranges"].items()}
+    expressions = {tuple(path): number_from_json(number) for path, number in fields["numbers"]}
     decisions = []
-    for comparison, left, right, outcome in found.get("decisions", ()):
+    for comparison, left, right, outcome in fields.get("decisions", ()):
         if comparison not in COMPARISONS:
             raise ValueError(f"the comparison {comparison!r}")
         decisions.append(Decision(comparison, number_from_json(left), number_from_json(right), bool(outcome)))
     numbers = [*expressions.values(), *(side for each in decisions for side in (each.left, each.right))]
     named = {name for each in numbers for name in names_in(each)}
-    places = [dict(each) for each in found["places"]]
-    if named - ranges.keys() or {name for each in places for name in each.values()} != ranges.keys():
+    dimension_names = [dict(each) for each in fields["places"]]
+    if named - ranges.keys() or {name for each in dimension_names for name in each.values()} != ranges.keys():
         raise ValueError("the names of sizes")
     rows = without_results(described["graph"])
     if not all(_leads_to_number(rows, path) for path in expressions):
         raise ValueError("the place of a number")
     template = Template(rows, expressions, decisions)
-    return DynamicGraph(template, ranges, places)
+    return DynamicGraph(template, ranges, dimension_names)
 
 
 def _leads_to_number(rows: Any, path: Sequence[Any]) -> bool:
     """Return True if the keys of a path lead from a graph's rows to an integer."""
-    found = rows
+    value = rows
     for key in path:
         try:
-            found = found[key]
+            value = value[key]
         except (IndexError, KeyError, TypeError):
             return False
-    return found.__class__ is int
+    return value.__class__ is int
 
 
 def _argument(argument: TensorArgument | ConstantArgument) -> dict[str, Any]:
@@ -168,11 +168,11 @@ def stored_tensors(
 def check_version(described: Mapping[str, Any]) -> None:
     """Raise RuntimeError for a program of a schema that is not read here."""
     version = described["schema_version"]
-    found = version["major"], version["minor"]
-    if found > (MAJOR, MINOR):
+    schema = version["major"], version["minor"]
+    if schema > (MAJOR, MINOR):
         raise NewerSchemaError(
-            f"load: the program has the schema {found[0]}.{found[1]}, written by {described.get('producer')}; this is "
-            f"triten {__version__}, which reads schemas up to {MAJOR}.{MINOR}: install a newer triten"
+            f"load: the program has the schema {schema[0]}.{schema[1]}, written by {described.get('producer')}; this "
+            f"is triten {__version__}, which reads schemas up to {MAJOR}.{MINOR}: install a newer triten"
         )
 
 
@@ -229,8 +229,8 @@ def _read_argument(row: Mapping[str, Any]) -> TensorArgument | ConstantArgument:
 
 
 def _first(described: Mapping[str, Any], name: str) -> str:
-    found: str = described[name].get("same_as", name)
-    return found
+    first_name: str = described[name].get("same_as", name)
+    return first_name
 
 
 def _placed(described: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,10 +264,12 @@ def _check_signature(
     signature: ExportGraphSignature, graph: Graph, nodes: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> None:
     """Raise ValueError unless the signature is that of the graph and of the tensors."""
-    given = [spec for spec in signature.input_specs if isinstance(spec.arg, TensorArgument)]
-    if [spec.arg.name for spec in given] != [node.name for node in graph.find_nodes(op="placeholder")]:
+    tensor_inputs = [spec for spec in signature.input_specs if isinstance(spec.arg, TensorArgument)]
+    if [spec.arg.name for spec in tensor_inputs] != [
+        node.name for node in graph.find_nodes(op="placeholder")
+    ]:
         raise ValueError("the inputs of the graph")
-    for spec in given:
+    for spec in tensor_inputs:
         if spec.kind is not InputKind.USER_INPUT:
             tensor, expected = tensors[spec.target or ""]._spec, nodes[spec.arg.name].val
             if spec_to_json(tensor) != spec_to_json(expected):

@@ -66,7 +66,7 @@ def loads(data: bytes) -> dict[str, Any]:
     if len(data) < 8 or size > min(LARGEST_HEADER, len(data) - 8):
         raise ValueError("safetensors: the header is longer than the data")
     elements = memoryview(data)[8 + size :]
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     end = 0
     try:
         header = json.loads(data[8 : 8 + size])
@@ -81,10 +81,10 @@ def loads(data: bytes) -> dict[str, Any]:
                 raise ValueError
             array = np.empty(shape, dtype.np)
             array.reshape(-1)[...] = np.frombuffer(elements[first:last], dtype=dtype.np)
-            found[name] = from_numpy(array) if array.size else ops.empty(shape, dtype=dtype)
+            tensors[name] = from_numpy(array) if array.size else ops.empty(shape, dtype=dtype)
             end = last
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"safetensors: the header is damaged ({type(error).__name__}: {error})") from error
     if end != len(elements):
         raise ValueError(f"safetensors: {len(elements) - end} bytes belong to no tensor")
-    return found
+    return tensors

@@ -66,13 +66,13 @@ class Captured(NamedTuple):
         rows: Its steps as JSON.
         rest: Everything else that must be equal at all sizes: the signature, structures, results that are inputs.
         codes: The Python code that ran.
-        seen: Its observations of sizes, if recorded.
+        observations: Its observations of sizes, if recorded.
     """
 
     rows: list[dict[str, Any]]
     rest: Any
     codes: frozenset[CodeType]
-    seen: Observations | None = None
+    observations: Observations | None = None
 
 
 Capture = Callable[[Sizes, bool], Captured]
@@ -101,7 +101,7 @@ def dynamic_graph(capture: Capture, example: Captured, dynamic: DynamicSizes, si
     if len(names) > 1:
         least = probes.least_together(template, least)
     ranges = {name: ValueRange(least[name], dynamic.dims[name].max) for name in names}
-    return DynamicGraph(template, ranges, dynamic.places)
+    return DynamicGraph(template, ranges, dynamic.dimension_names)
 
 
 class _Probes:
@@ -120,7 +120,7 @@ class _Probes:
 
     def ends(self) -> list[tuple[int, int]]:
         """Return two sizes of each name."""
-        found = []
+        pairs = []
         for name in self.names:
             chosen = self.fresh(name)
             pair = (next(chosen, None), next(chosen, None))
@@ -131,8 +131,8 @@ class _Probes:
                     raise ValueError(f"dynamic_shapes: the range of {dim} has less than two sizes from 2 on")
                 pair = (within[0], within[1])
             assert pair[0] is not None and pair[1] is not None
-            found.append((pair[0], pair[1]))
-        return found
+            pairs.append((pair[0], pair[1]))
+        return pairs
 
     def template(self) -> Template:
         """Return the steps with expressions. Raise Unsupported if captures differ in more than these."""
@@ -148,22 +148,26 @@ class _Probes:
         points = list({tuple(each.values()): each for each in points}.values())
         broken: list[dict[str, int]] = []
         try:
-            found = self.fit(points, observes=True)
-            broken = [each for each in self.between(least, found) if found.broken(each) is not None]
+            fitted_template = self.fit(points, observes=True)
+            broken = [
+                each
+                for each in self.between(least, fitted_template)
+                if fitted_template.broken(each) is not None
+            ]
             if not broken:
-                return found
+                return fitted_template
         except (DifferentCaptures, Unsupported, NotImplementedError):
             broken = []  # code that takes the integer itself: captures with integers report the error, if any
-        found = self.fit_integers(points)
+        fitted_template = self.fit_integers(points)
         if any(map(has_branches, self.example.codes)):
-            broken += self.between(least, found)
+            broken += self.between(least, fitted_template)
         for checked in broken:
-            self.compare(found, checked)
-        return found
+            self.compare(fitted_template, checked)
+        return fitted_template
 
     def between(self, least: Sizes, template: Template) -> list[dict[str, int]]:
         """Return sizes that branches may single out: usual ones, and those around the constants of decisions."""
-        found = []
+        points = []
         for name in self.names:
             dim = self.dynamic.dims[name]
             numbers = {
@@ -175,8 +179,8 @@ class _Probes:
                 if number > SMALL_SIZES[0]
             }
             sizes = [n for n in BETWEEN if n not in self.taken]
-            found += [{**least, name: n} for n in dict.fromkeys([*sizes, *sorted(numbers)]) if _fits(dim, n)]
-        return found
+            points += [{**least, name: n} for n in dict.fromkeys([*sizes, *sorted(numbers)]) if _fits(dim, n)]
+        return points
 
     def fit(self, points: Sequence[dict[str, int]], observes: bool) -> Template:
         """Return the steps whose expressions agree with captures at these sizes, and with the example.
@@ -196,7 +200,7 @@ class _Probes:
             if captured[-1].rest != self.example.rest:
                 raise DifferentCaptures("what it gives or writes to", None, len(captured) - 1)
         rows = [without_results(each.rows) for each in captured]
-        observations = [each.seen for each in captured if each.seen is not None]
+        observations = [each.observations for each in captured if each.observations is not None]
         template = Template.of(self.names, points, rows, observations)
         self.compare(template, self.sizes)
         return template
@@ -248,7 +252,7 @@ class _Probes:
             raise Unsupported(
                 f"at {_shown(sizes)} the module cannot be captured, as it can at {_shown(self.sizes)}; a range of Dim "
                 f"says which sizes there are: {error.reason}",
-                error.place,
+                error.position,
             ) from None
 
     def compare(self, template: Template, sizes: Sizes) -> None:
@@ -272,15 +276,17 @@ class _Probes:
         template.decisions = tuple([each for each in template.decisions if each.holds(sizes)])
 
     def _different(self, sizes: Sizes, error: DifferentCaptures) -> Unsupported:
-        what = str(error)
+        difference = str(error)
         if error.path is not None:
             rows = self.example.rows
-            place = error.path[0] if error.path else len(rows)
-            row = rows[place] if isinstance(place, int) and place < len(rows) else {}
-            what = f"%{row['name']} = {row.get('target', row['op'])}" if row else "the number of its steps"
+            step = error.path[0] if error.path else len(rows)
+            row = rows[step] if isinstance(step, int) and step < len(rows) else {}
+            difference = (
+                f"%{row['name']} = {row.get('target', row['op'])}" if row else "the number of its steps"
+            )
         return Unsupported(
-            f"dynamic_shapes: at {_shown(sizes)} the module does something else than at {_shown(self.sizes)}: {what}; "
-            "give Dim a range, or leave the size fixed"
+            f"dynamic_shapes: at {_shown(sizes)} the module does something else than at {_shown(self.sizes)}: "
+            f"{difference}; give Dim a range, or leave the size fixed"
         )
 
 
@@ -313,14 +319,16 @@ def has_branches(code: CodeType) -> bool:
     )
 
 
-def resized(spec: TensorSpec, places: Mapping[int, str], sizes: Sizes, path: str) -> TensorSpec:
+def resized(spec: TensorSpec, dimension_names: Mapping[int, str], sizes: Sizes, path: str) -> TensorSpec:
     """Return the spec of a tensor whose named dimensions have these sizes, dense in the same order of dimensions.
 
     Raises:
         Unsupported: the tensor is not dense.
     """
-    wanted = tuple([sizes[places[i]] if i in places else size for i, size in enumerate(spec.sizes)])
-    if not places:
+    new_sizes = tuple(
+        [sizes[dimension_names[i]] if i in dimension_names else size for i, size in enumerate(spec.sizes)]
+    )
+    if not dimension_names:
         return spec
     if not spec.is_dense():
         raise Unsupported(
@@ -330,5 +338,5 @@ def resized(spec: TensorSpec, places: Mapping[int, str], sizes: Sizes, path: str
     strides, stride = [0] * spec.ndim, 1
     for i in order:
         strides[i] = stride
-        stride *= max(wanted[i], 1)
-    return TensorSpec.of(wanted, tuple(strides), spec.dtype, spec.device, requires_grad=spec.requires_grad)
+        stride *= max(new_sizes[i], 1)
+    return TensorSpec.of(new_sizes, tuple(strides), spec.dtype, spec.device, requires_grad=spec.requires_grad)

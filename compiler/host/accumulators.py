@@ -30,8 +30,8 @@ class Runs(NamedTuple):
     """Layout of accumulators, and the elements that each of them has met.
 
     Attributes:
-        shape: Shape of the accumulators: the number for each result, then `kept`, then lanes if any.
-        kept: The sizes of a result.
+        shape: Shape of the accumulators: the number for each result, then `kept_sizes`, then lanes if any.
+        kept_sizes: The sizes of a result.
         has_lanes: True if the innermost dimension is reduced, by adjacent lanes.
         counts: The number of elements that each accumulator has met, for each slot and lane.
         run: The steps of a run; the last run may have fewer.
@@ -39,7 +39,7 @@ class Runs(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    kept: tuple[int, ...]
+    kept_sizes: tuple[int, ...]
     has_lanes: bool
     counts: Any
     run: int
@@ -52,7 +52,7 @@ class Runs(NamedTuple):
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
-        return self.shape[0], math.prod(self.kept), self.shape[-1] if self.has_lanes else 1
+        return self.shape[0], math.prod(self.kept_sizes), self.shape[-1] if self.has_lanes else 1
 
 
 class Accumulation(Protocol):
@@ -70,8 +70,10 @@ class Accumulation(Protocol):
     table: str
     tells_steps: bool
 
-    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
-        """Return accumulators after one more element; `at` is its entry in the table, or the element itself."""
+    def added(
+        self, program: ElementProgram, totals: list[Value], element: Value, entry: Value
+    ) -> list[Value]:
+        """Return accumulators after one more element; `entry` is its entry in the table, or the element itself."""
 
     def combination(self, runs: Runs) -> Combine:
         """Return the function that combines accumulators into the results."""
@@ -106,11 +108,13 @@ class _One:
         else:
             self.starts = (how.dtype.np.type(how.stub == "all_stub"),)
 
-    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
+    def added(
+        self, program: ElementProgram, totals: list[Value], element: Value, entry: Value
+    ) -> list[Value]:
         return [self.combined(program, totals[0], program.convert(element, self.how.dtype.name))]
 
     def combination(self, runs: Runs) -> Combine:
-        combine = combination(self.how, runs.shape, runs.kept, runs.device, runs.has_lanes)
+        combine = combination(self.how, runs.shape, runs.kept_sizes, runs.device, runs.has_lanes)
         return lambda outs, partials: combine(outs[0], partials[0])
 
 
@@ -125,17 +129,19 @@ class _Moments:
     def __init__(self, call: ReductionCall) -> None:
         self.is_root = call.stub.startswith("std")
         arguments = call.arguments
-        given = arguments.get("correction", arguments.get("unbiased"))
+        correction = arguments.get("correction", arguments.get("unbiased"))
         self.n = call.space.n
-        self.freedom = np.float64(max(self.n - (1 if given is None else given), 0))
-        self.places = sorted(call.results)
-        count = 4 if 1 in self.places else 3  # the mean of non-finite elements comes from a sum
+        self.freedom = np.float64(max(self.n - (1 if correction is None else correction), 0))
+        self.result_indices = sorted(call.results)
+        count = 4 if 1 in self.result_indices else 3  # the mean of non-finite elements comes from a sum
         self.dtypes: tuple[ScalarType, ...] = (float64,) * count
         self.starts: tuple[Any, ...] = (np.float64(0),) * count
 
-    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
+    def added(
+        self, program: ElementProgram, totals: list[Value], element: Value, entry: Value
+    ) -> list[Value]:
         x = program.convert(element, "float64")
-        first = program.select(at, x, totals[0])
+        first = program.select(entry, x, totals[0])
         above = program.arithmetic("sub", x, first)
         total = program.arithmetic("add", totals[1], above)
         squares = program.arithmetic("add", totals[2], program.arithmetic("mul", above, above))
@@ -155,9 +161,9 @@ class _Moments:
             above -= (above * counts).sum(0) / n
             total = np.maximum(squares, 0).sum(0) + (np.square(above, above) * counts).sum(0)
             spread = total / freedom
-            both = [np.sqrt(spread) if self.is_root else spread, *(each.sum(0) / n for each in sums)]
-            for out, place in zip(outs, self.places, strict=True):
-                np.copyto(out.reshape(-1), both[place], casting="unsafe")
+            results = [np.sqrt(spread) if self.is_root else spread, *(each.sum(0) / n for each in sums)]
+            for out, index in zip(outs, self.result_indices, strict=True):
+                np.copyto(out.reshape(-1), results[index], casting="unsafe")
 
         return combine
 
@@ -176,35 +182,37 @@ class _Place:
         self.dtype = float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
         self.dtypes: tuple[ScalarType, ...] = (self.dtype, int32)
         self.starts = (lowest(self.dtype, self.is_largest), np.int32(0))
-        self.places = [1] if len(call.specs) == 1 else sorted(call.results)
+        self.result_indices = [1] if len(call.specs) == 1 else sorted(call.results)
 
-    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
-        best, place = totals
+    def added(
+        self, program: ElementProgram, totals: list[Value], element: Value, entry: Value
+    ) -> list[Value]:
+        best, best_index = totals
         x = program.convert(element, self.dtype.name)
         is_better = program.compare("gt" if self.is_largest else "lt", x, best)
         if kind_of(x) == "f":
             is_first = program.bitwise("xor", program.is_nan(best), program.number(True, "bool"))
             is_nan = program.bitwise("and", program.is_nan(x), is_first)
             is_better = program.bitwise("or", is_better, is_nan)
-        return [program.select(is_better, x, best), program.select(is_better, at, place)]
+        return [program.select(is_better, x, best), program.select(is_better, entry, best_index)]
 
     def combination(self, runs: Runs) -> Combine:
         starts = np.arange(0, runs.shape[0] * runs.run, runs.run)[:, None]
         past = np.iinfo(np.int64).max
         extremum = np.max if self.is_largest else np.min
-        columns = np.arange(math.prod(runs.kept))
+        columns = np.arange(math.prod(runs.kept_sizes))
 
         def combine(outs: Sequence[Any], partials: Sequence[Any]) -> None:
             best, steps = (runs.lines(each) for each in partials)
-            top = extremum(best, 0)
-            is_top = best == top
-            if top.dtype.kind == "f" and np.isnan(top).any():
-                is_top |= np.isnan(best) & np.isnan(top)
-            places = np.where(is_top, steps + starts, past)
-            lines = places.argmin(0)
-            both = best[lines, columns], places[lines, columns]
-            for out, place in zip(outs, self.places, strict=True):
-                np.copyto(out.reshape(-1), both[place], casting="unsafe")
+            extreme = extremum(best, 0)
+            is_extreme = best == extreme
+            if extreme.dtype.kind == "f" and np.isnan(extreme).any():
+                is_extreme |= np.isnan(best) & np.isnan(extreme)
+            element_indices = np.where(is_extreme, steps + starts, past)
+            lines = element_indices.argmin(0)
+            results = best[lines, columns], element_indices[lines, columns]
+            for out, index in zip(outs, self.result_indices, strict=True):
+                np.copyto(out.reshape(-1), results[index], casting="unsafe")
 
         return combine
 

@@ -77,8 +77,8 @@ def _apart(kernel: ReductionKernel) -> Kernel:
     shared = [call for call in kernel.calls if not isinstance(call, ReductionCall) or call.stub in STUBS]
     calls = tuple([call for call in shared if not isinstance(call, ResultOf)])
     made = {call.node for call in calls}
-    wanted = {call.source for call in kernel.reductions if call.stub not in STUBS} | {*kernel.outputs}
-    outputs = tuple([call.node for call in calls if call.node in wanted])
+    needed = {call.source for call in kernel.reductions if call.stub not in STUBS} | {*kernel.outputs}
+    outputs = tuple([call.node for call in calls if call.node in needed])
     if kernel.chain is None or not any(isinstance(call, ReductionCall) for call in calls):
         return _whole(kernel)
     read = {node for call in calls for node in call.node.all_input_nodes} - made
@@ -96,15 +96,15 @@ def _followed(
     lines = [f"def compute({', '.join(names.values())}):"]
     for before, function in first:
         globals_["before"] = function
-        given = ", ".join(names[node] for node in before.inputs)
+        arguments = ", ".join(names[node] for node in before.inputs)
         names |= {node: f"t{i}" for i, node in enumerate(before.outputs)}
-        lines.append(f"    {''.join(f'{names[n]}, ' for n in before.outputs)} = before({given})")
+        lines.append(f"    {''.join(f'{names[n]}, ' for n in before.outputs)} = before({arguments})")
     for i, call in enumerate(kernel.reductions):
         if call.node in names:
             continue
         planned = call.planned()
-        outs = [f"r{i}_{place}" for place in range(len(call.specs))]
-        names |= {node: outs[place] for place, node in call.results.items()}
+        outs = [f"r{i}_{index}" for index in range(len(call.specs))]
+        names |= {node: outs[index] for index, node in call.results.items()}
         fresh = (planned.fresh if call.node.val.ndim else planned.number) if len(outs) == 1 else None
         if fresh is not None:
             lines.append(f"    {outs[0]} = {call_text(fresh, None, i, call.operands, names, globals_)}")
@@ -112,8 +112,8 @@ def _followed(
         for out, spec in zip(outs, call.specs, strict=True):
             globals_[f"new_{out}"] = allocator_of(spec)
             lines.append(f"    {out} = new_{out}()")
-        given = call_text(planned.into, ", ".join(outs), i, call.operands, names, globals_)
-        lines.append(f"    {given}")
+        arguments = call_text(planned.into, ", ".join(outs), i, call.operands, names, globals_)
+        lines.append(f"    {arguments}")
     lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
     made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return made
@@ -123,14 +123,14 @@ class Block(NamedTuple):
     """A block of an index space.
 
     Attributes:
-        slices: its part of each dimension.
-        shape: its sizes.
-        place: the place of its partial results among those of the same kept elements.
+        slices: Its part of each dimension.
+        shape: Its sizes.
+        partial_index: The index of its partial results among those of the same kept elements.
     """
 
     slices: tuple[slice, ...]
     shape: tuple[int, ...]
-    place: int
+    partial_index: int
 
 
 def block_steps(dimensions: Dimensions, limit: int) -> list[int]:
@@ -155,17 +155,17 @@ def blocks_of(dimensions: Dimensions, limit: int) -> tuple[list[Block], int]:
     """Return the blocks of an index space, and the number of partial results for each result."""
     steps = block_steps(dimensions, limit)
     ranges = [range(0, n, step) for n, step in zip(dimensions.sizes, steps, strict=True)]
-    found = []
-    for at in itertools.product(*(range(len(each)) for each in ranges)):
-        starts = [each[i] for each, i in zip(ranges, at, strict=True)]
+    blocks = []
+    for block_index in itertools.product(*(range(len(each)) for each in ranges)):
+        starts = [each[i] for each, i in zip(ranges, block_index, strict=True)]
         stops = [min(s + step, n) for s, step, n in zip(starts, steps, dimensions.sizes, strict=True)]
-        place = 0
-        for i, each, reduced in zip(at, ranges, dimensions.is_reduced, strict=True):
-            place = place * len(each) + i if reduced else place
+        partial_index = 0
+        for i, each, reduced in zip(block_index, ranges, dimensions.is_reduced, strict=True):
+            partial_index = partial_index * len(each) + i if reduced else partial_index
         shape = tuple([b - a for a, b in zip(starts, stops, strict=True)])
-        found.append(Block(tuple(map(slice, starts, stops)), shape, place))
+        blocks.append(Block(tuple(map(slice, starts, stops)), shape, partial_index))
     counts = [len(each) for each, reduced in zip(ranges, dimensions.is_reduced, strict=True) if reduced]
-    return found, math.prod(counts)
+    return blocks, math.prod(counts)
 
 
 def chain_program(chain: FusedKernel) -> tuple[ProgramMaker, str]:
@@ -187,9 +187,13 @@ def execution_of_reductions(kernel: ReductionKernel) -> str:
 
         if is_one_loop(kernel):
             return "one compiled loop, which adds what it computes"
-    what = f"{len(kernel.reductions)} reductions of NumPy" if len(kernel.reductions) > 1 else "a reduction"
+    description = (
+        f"{len(kernel.reductions)} reductions of NumPy" if len(kernel.reductions) > 1 else "a reduction"
+    )
     blocks = "" if is_whole(kernel) else " over blocks"
-    return f"{what}{blocks}" if chain is None else f"{chain_program(chain)[1]}, and {what}{blocks}"
+    return (
+        f"{description}{blocks}" if chain is None else f"{chain_program(chain)[1]}, and {description}{blocks}"
+    )
 
 
 class _Writer:
@@ -230,7 +234,7 @@ class _Writer:
         flat = TensorSpec.contiguous(shape, float32, self.kernel.device)
         strides = contiguous_strides(shape)
         reduced_dims = [d for d, reduced in enumerate(self.dimensions.is_reduced) if reduced]
-        kept = self.dimensions.kept(shape)
+        kept_sizes = self.dimensions.kept(shape)
         reducing, sources = [], []
         made = () if chain is None else chain.outputs
         for call, how in zip(self.kernel.reductions, self.partials, strict=True):
@@ -239,43 +243,46 @@ class _Writer:
                 spec = source.val.replace(sizes=shape, strides=strides)
             else:
                 spec = self.block_spec(source, shape)
-            out = flat.replace(sizes=kept, strides=contiguous_strides(kept), dtype=how.dtype)
+            out = flat.replace(sizes=kept_sizes, strides=contiguous_strides(kept_sizes), dtype=how.dtype)
             reducing.append(unwrapped(planned_reduction(how.stub, spec, out, reduced_dims, how.order).into))
             sources.append(made.index(source) if source in made else len(made) + inputs.index(source))
         if chain is None or self.make_chain is None:
 
-            def reduce_only(partials: Sequence[Any], _: Sequence[Any], given: Sequence[Any]) -> None:
-                for into, partial_, place in zip(reducing, partials, sources, strict=True):
-                    into(partial_, given[place])
+            def reduce_only(partials: Sequence[Any], _: Sequence[Any], block_inputs: Sequence[Any]) -> None:
+                for into, partial_, index in zip(reducing, partials, sources, strict=True):
+                    into(partial_, block_inputs[index])
 
             return reduce_only
         run_chain = self.make_chain(shape, {node: self.block_spec(node, shape) for node in chain.inputs})
         own = [inputs.index(node) for node in chain.inputs]
         in_place = [node in self.stored and self.is_run(shape) for node in made]
         dtypes = [node.val.np_dtype for node in made]
-        sizes = [0 if there else flat.numel * d.itemsize for there, d in zip(in_place, dtypes, strict=True)]
+        sizes = [
+            0 if is_stored_directly else flat.numel * d.itemsize
+            for is_stored_directly, d in zip(in_place, dtypes, strict=True)
+        ]
         ends = list(itertools.accumulate(-(-size // 64) * 64 for size in sizes))
         starts = [0, *ends[:-1]]
         targets = [self.stored.index(node) if node in self.stored else None for node in made]
 
-        def compute(partials: Sequence[Any], outs: Sequence[Any], given: Sequence[Any]) -> None:
-            room = borrow(ends[-1])
+        def compute(partials: Sequence[Any], outs: Sequence[Any], block_inputs: Sequence[Any]) -> None:
+            scratch = borrow(ends[-1])
             values = [
                 outs[target]
-                if there and target is not None
-                else room[start : start + size].view(dtype).reshape(shape)
-                for target, there, start, size, dtype in zip(
+                if is_stored_directly and target is not None
+                else scratch[start : start + size].view(dtype).reshape(shape)
+                for target, is_stored_directly, start, size, dtype in zip(
                     targets, in_place, starts, sizes, dtypes, strict=True
                 )
             ]
-            run_chain(*values, *[given[place] for place in own])
-            for target, there, value in zip(targets, in_place, values, strict=True):
-                if target is not None and not there:
+            run_chain(*values, *[block_inputs[index] for index in own])
+            for target, is_stored_directly, value in zip(targets, in_place, values, strict=True):
+                if target is not None and not is_stored_directly:
                     np.copyto(outs[target], value)
-            values += given
-            for into, partial_, place in zip(reducing, partials, sources, strict=True):
-                into(partial_, values[place])
-            give_back(room)
+            values += block_inputs
+            for into, partial_, index in zip(reducing, partials, sources, strict=True):
+                into(partial_, values[index])
+            give_back(scratch)
 
         return compute
 
@@ -292,7 +299,7 @@ def _in_blocks(kernel: ReductionKernel) -> Kernel:
     work = [
         (
             programs[block.shape],
-            (block.place, *dimensions.kept(block.slices), ...),
+            (block.partial_index, *dimensions.kept(block.slices), ...),
             block.slices,
             [
                 tuple(
@@ -304,9 +311,11 @@ def _in_blocks(kernel: ReductionKernel) -> Kernel:
         for block in writer.blocks
     ]
     in_shapes = [dimensions.shape(node.val) for node in writer.inputs]
-    kept = dimensions.kept(dimensions.sizes)
-    partial_shapes = [((writer.count, *kept), how.dtype.np) for how in writer.partials]
-    combinations = [combination(how, (writer.count, *kept), kept, kernel.device) for how in writer.partials]
+    kept_sizes = dimensions.kept(dimensions.sizes)
+    partial_shapes = [((writer.count, *kept_sizes), how.dtype.np) for how in writer.partials]
+    combinations = [
+        combination(how, (writer.count, *kept_sizes), kept_sizes, kernel.device) for how in writer.partials
+    ]
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     stored = [kernel.outputs.index(node) for node in writer.stored]
     reduced = [kernel.outputs.index(call.node) for call in kernel.reductions]
@@ -315,14 +324,14 @@ def _in_blocks(kernel: ReductionKernel) -> Kernel:
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
-        targets = [outs[place].reshape(sizes) for place in stored]
+        targets = [outs[index].reshape(sizes) for index in stored]
         views = [x.reshape(shape) for x, shape in zip(inputs, in_shapes, strict=True)]
         partials = [np.empty(shape, dtype) for shape, dtype in partial_shapes]
 
         def part(first: int, last: int) -> None:
-            for program, place, index, own in work[first:last]:
+            for program, partial_index, index, own in work[first:last]:
                 program(
-                    [each[place] for each in partials],
+                    [each[partial_index] for each in partials],
                     [target[index] for target in targets],
                     [view[each] for view, each in zip(views, own, strict=True)],
                 )

@@ -23,8 +23,8 @@ class _Stage(NamedTuple):
 
     Attributes:
         function: Function from arrays, and for a dropout its seed and first counter, to arrays.
-        inputs: The places of its inputs.
-        outputs: The places of its results; -1 for an unused result.
+        inputs: The slots of its inputs.
+        outputs: The slots of its results; -1 for an unused result.
         draw: Its number among the random ops; None for other parts.
     """
 
@@ -43,29 +43,29 @@ def cut_kernel(
         kernel: The kernel.
         function_of: Compile a kernel without dropout, `cat` and gathers.
     """
-    places = {node: i for i, node in enumerate(kernel.inputs)}
+    slot_of = {node: i for i, node in enumerate(kernel.inputs)}
     stages: list[_Stage] = []
     for part in _parts(kernel):
         if isinstance(part, FusedStep):
             function, inputs, made = part.eager_call()
         else:
             function, inputs, made = function_of(part), list(part.inputs), list(part.outputs)
-        given = [places[node] for node in inputs]
-        places |= {node: len(places) + i for i, node in enumerate(filter(None, made))}
-        outputs = [-1 if node is None else places[node] for node in made]
+        input_slots = [slot_of[node] for node in inputs]
+        slot_of |= {node: len(slot_of) + i for i, node in enumerate(filter(None, made))}
+        outputs = [-1 if node is None else slot_of[node] for node in made]
         draw = kernel.draws.index(part) if isinstance(part, DropoutCall) else None
-        stages.append(_Stage(function, given, outputs, draw))
+        stages.append(_Stage(function, input_slots, outputs, draw))
     reserve = reservation(kernel.draws) if kernel.draws else None
-    results = [places[node] for node in kernel.outputs]
+    results = [slot_of[node] for node in kernel.outputs]
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         values = dict(enumerate(inputs))
         numbers = [] if reserve is None else reserve().tolist()
-        for function, given, outputs, draw in stages:
-            arrays = [values[place] for place in given]
+        for function, input_slots, outputs, draw in stages:
+            arrays = [values[slot] for slot in input_slots]
             results_ = function(*arrays) if draw is None else function(*arrays, *numbers[draw])
             values.update(zip(outputs, results_, strict=True))
-        return tuple([values[place] for place in results])
+        return tuple([values[slot] for slot in results])
 
     return compute
 
@@ -87,13 +87,13 @@ def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | 
         group = inside.setdefault((level, sizes), [])
         if call.is_computed or call.node.args[0] in (each.node for each in group):
             group.append(call)
-    found: list[FusedKernel | RowsKernel | FusedStep] = []
+    parts: list[FusedKernel | RowsKernel | FusedStep] = []
     for level in range(max(levels.values()) + 1):
-        for (at, _), calls in inside.items():
-            if at == level and calls:
-                found += [_part(kernel, run) for run in _bounded(kernel, calls)]
-        found += eager.get(level, [])
-    return found
+        for (group_level, _), calls in inside.items():
+            if group_level == level and calls:
+                parts += [_part(kernel, run) for run in _bounded(kernel, calls)]
+        parts += eager.get(level, [])
+    return parts
 
 
 def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[list[Any]]:

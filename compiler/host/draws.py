@@ -30,29 +30,29 @@ def seeds_of(program: ElementProgram) -> Value:
     return program.value("seeds", "uint8")
 
 
-def dropped(program: ElementProgram, call: DropoutCall, number: int, given: Value) -> dict[int, Value]:
-    """Return the values of a dropout's results by their places. Raise CannotLower if nothing is dropped.
+def dropped(program: ElementProgram, call: DropoutCall, number: int, operand: Value) -> dict[int, Value]:
+    """Return the values of a dropout's results by their indices. Raise CannotLower if nothing is dropped.
 
     Args:
         program: The program to which values are added.
         call: The dropout.
-        number: Its place among a kernel's random ops.
-        given: The input of the dropout.
+        number: Its index among a kernel's random ops.
+        operand: The input of the dropout.
     """
     limit = math.ceil((1.0 - call.p) * 2**32)
     if limit >= 2**32:
         raise CannotLower("native_dropout")
     words = program.value("draw", "uint32", operands=(seeds_of(program),), detail=number)
-    kept = program.compare("lt", words, program.number(limit, "uint32"))
+    keep_mask = program.compare("lt", words, program.number(limit, "uint32"))
     wide = compute_dtype(call.spec.dtype)
     scale = 0.0 if call.p == 1 else 1.0 / (1.0 - call.p)
     scaled = program.arithmetic(
-        "mul", program.convert(given, wide.name), program.number(wide.np.type(scale), wide.name)
+        "mul", program.convert(operand, wide.name), program.number(wide.np.type(scale), wide.name)
     )
     # A zero factor keeps the sign, and NaN for infinite values.
-    factor = program.select(kept, program.number(1.0, wide.name), program.number(0.0, wide.name))
+    factor = program.select(keep_mask, program.number(1.0, wide.name), program.number(0.0, wide.name))
     left = program.convert(program.arithmetic("mul", scaled, factor), call.spec.dtype.name)
-    return {0: left, 1: kept}
+    return {0: left, 1: keep_mask}
 
 
 def reservation(calls: Sequence[DropoutCall]) -> Callable[[], Any]:
@@ -72,9 +72,9 @@ def eager_draw(call: DropoutCall) -> Callable[..., tuple[Any, ...]]:
     into = kernel_of("native_dropout", "native_dropout_stub", outputs, {"input": call.spec, "p": float})
     allocators, p = [allocator_of(spec) for spec in outputs], call.p
 
-    def draw(given: Any, seed: int, first: int) -> tuple[Any, ...]:
+    def draw(operand: Any, seed: int, first: int) -> tuple[Any, ...]:
         made = tuple([new() for new in allocators])
-        into(*made, given, p, seed, first)
+        into(*made, operand, p, seed, first)
         return made
 
     return draw

@@ -43,10 +43,10 @@ def loop_of_call(
         The function, or None if no loop is bitwise identical to the kernel: llvmlite is missing, or NumPy has to
             compute a part.
     """
-    found = target()
-    if found is None:
+    loop_target = target()
+    if loop_target is None:
         return None
-    program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
+    program = ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager)
     name = stub.removesuffix("_stub")
     try:
         if name in REDUCTIONS:
@@ -76,8 +76,8 @@ def _lowered(
         spec = call.args[argument]
         if isinstance(spec, TensorSpec):
             node = _placeholder(argument, spec)
-            kind, place = ("accumulator", 0) if argument in written else ("input", i)
-            values[node] = program.value(kind, spec.dtype.name, detail=place)
+            kind, index = ("accumulator", 0) if argument in written else ("input", i)
+            values[node] = program.value(kind, spec.dtype.name, detail=index)
             operands.append(node)
         else:
             operands.append(numbers[argument])
@@ -124,9 +124,9 @@ def _over_rows(
         space, call.outputs, list(inputs), program_of_rows(space, inputs, results, call.outputs)
     )
     parts, sharing = kernel.parts()
-    places = [call.runtime.index(name) for name in nodes]
+    input_indices = [call.runtime.index(name) for name in nodes]
     function = loop_function(kernel.loop.text)
-    return _over_parts(function, parts, places, sharing, kernel.workspace, len(call.outputs))
+    return _over_parts(function, parts, input_indices, sharing, kernel.workspace, len(call.outputs))
 
 
 def _placeholder(name: str, spec: TensorSpec) -> Node:
@@ -136,50 +136,50 @@ def _placeholder(name: str, spec: TensorSpec) -> Node:
 def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
     """Return a loop of instructions alone."""
     out = call.outputs[0]
-    places = [value.detail for value in loop.reads]
-    geometry = _geometry(call, places)
-    sharing = _sharing(call, places, len(loop.instructions))
+    input_indices = [value.detail for value in loop.reads]
+    geometry = _geometry(call, input_indices)
+    sharing = _sharing(call, input_indices, len(loop.instructions))
     geometry, parts = parts_of(geometry, out.numel, part_limit_of(sharing, out.numel))
     function = loop_function(write_loop(loop, geometry.steps, len(geometry.sizes)))
-    return _over_parts(function, parts, places, sharing)
+    return _over_parts(function, parts, input_indices, sharing)
 
 
 def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
     """Return a loop over tiles that calls NumPy's loops in between. Raise CannotLower if tiles are short."""
     out = call.outputs[0]
     inputs = tuple([made for made in made_of([value]) if made.kind == "input"])
-    places = [made.detail for made in inputs]
-    geometry = _geometry(call, places)
+    input_indices = [made.detail for made in inputs]
+    geometry = _geometry(call, input_indices)
     if geometry.turned is not None or geometry.sizes[-1] < MIN_ROW or geometry.steps[0] != "unit":
         raise CannotLower("short tiles")
     program = RowProgram(inputs, (value,), (*(step != "zero" for step in geometry.steps[1:]), True))
     if not program.ufuncs:
         raise CannotLower("no function")
-    sharing = _sharing(call, places, program.instructions)
+    sharing = _sharing(call, input_indices, program.instructions)
     parts = geometry.parts(part_limit_of(sharing, out.numel))
     loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)
     workspace = loop.workspace * TILE * WORKSPACE_ITEM
-    return _over_parts(loop_function(loop.text), parts, places, sharing, workspace)
+    return _over_parts(loop_function(loop.text), parts, input_indices, sharing, workspace)
 
 
-def _geometry(call: StructuredCall, places: Sequence[int]) -> Geometry:
+def _geometry(call: StructuredCall, input_indices: Sequence[int]) -> Geometry:
     out = call.outputs[0]
-    specs = [out, *(call.args[call.runtime[i]] for i in places)]
+    specs = [out, *(call.args[call.runtime[i]] for i in input_indices)]
     return Geometry.merged(
         out.sizes, [broadcast_strides(s, out.sizes) for s in specs], [s.itemsize for s in specs]
     )
 
 
-def _sharing(call: StructuredCall, places: Sequence[int], instructions: int) -> Sharing:
+def _sharing(call: StructuredCall, input_indices: Sequence[int], instructions: int) -> Sharing:
     out = call.outputs[0]
-    nbytes = sum(spec.nbytes for spec in (out, *(call.args[call.runtime[i]] for i in places)))
+    nbytes = sum(spec.nbytes for spec in (out, *(call.args[call.runtime[i]] for i in input_indices)))
     return sharing_of(max(nbytes, 2 * out.numel * instructions))
 
 
 def _over_parts(
     function: Callable[..., None],
     parts: Sequence[Any],
-    places: Sequence[int],
+    input_indices: Sequence[int],
     sharing: Sharing,
     workspace: int | None = None,
     outputs: int = 1,
@@ -187,16 +187,16 @@ def _over_parts(
     """Return a function of arrays that calls a loop for each part, with an optional workspace.
 
     Args:
-        function: The loop, called with a part, the outputs, and the inputs at `places`.
+        function: The loop, called with a part, the outputs, and the inputs at `input_indices`.
         parts: The index space.
-        places: The inputs that the loop reads.
+        input_indices: The inputs that the loop reads.
         sharing: How threads share the parts.
         workspace: Size of the workspace in bytes. Default: None.
         outputs: The number of output arguments, which come first. Default: 1.
     """
-    room = None if workspace is None else (outputs + len(places), workspace)
+    room = None if workspace is None else (outputs + len(input_indices), workspace)
     compute = shared_loop(function, parts, sharing, room)
-    read = [outputs + i for i in places]
+    read = [outputs + i for i in input_indices]
     if read == list(range(outputs, outputs + len(read))):
         count = outputs + len(read)
         return lambda *given: compute(*given[:count])

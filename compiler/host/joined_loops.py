@@ -35,12 +35,12 @@ class Read(NamedTuple):
     """Input as a region reads it.
 
     Attributes:
-        place: The place of the input.
+        input_index: The index of the input.
         strides: Its strides over the region.
         start: The offset of its first element, in elements.
     """
 
-    place: int
+    input_index: int
     strides: tuple[int, ...]
     start: int
 
@@ -67,52 +67,52 @@ class _Lowered:
     def __init__(self, kernel: FusedKernel, dim: int, program: ElementProgram) -> None:
         self.kernel, self.dim, self.program = kernel, dim, program
         self.calls = {call.node: call for call in kernel.computed}
-        self.places = {node: i for i, node in enumerate(kernel.inputs)}
+        self.index_of = {node: i for i, node in enumerate(kernel.inputs)}
         self.specs = {node: node.val for node in (*kernel.inputs, *self.calls)}
         self.reads: dict[Read, Value] = {}
         self.known: dict[tuple[Node, int], Value] = {}
 
-    def value(self, node: Node, at: int, sizes: Sequence[int]) -> Value:
-        """Return a node's value at a place along the dimension, as a reader of these sizes sees it. May raise
+    def value(self, node: Node, coordinate: int, sizes: Sequence[int]) -> Value:
+        """Return a node's value at a coordinate along the dimension, as a reader of these sizes sees it. May raise
         CannotLower."""
         call = self.calls.get(node)
         if call is None:
             strides = broadcast_strides(node.val, sizes)
-            read = Read(self.places[node], strides, at * strides[self.dim])
+            read = Read(self.index_of[node], strides, coordinate * strides[self.dim])
             if read not in self.reads:
                 name = node.val.dtype.name
                 self.reads[read] = self.program.value("input", name, detail=len(self.reads))
             return self.reads[read]
-        if (node, at) not in self.known:
-            self.known[node, at] = self._made(call, at)
-        return self.known[node, at]
+        if (node, coordinate) not in self.known:
+            self.known[node, coordinate] = self._made(call, coordinate)
+        return self.known[node, coordinate]
 
-    def _made(self, call: Any, at: int) -> Value:
+    def _made(self, call: Any, coordinate: int) -> Value:
         sizes = call.node.val.sizes
         if isinstance(call, CatCall):
-            k = next(k for k in reversed(range(len(call.parts))) if call.starts[k] <= at)
+            k = next(k for k in reversed(range(len(call.parts))) if call.starts[k] <= coordinate)
             part = call.parts[k]
             if isinstance(part, Padding):
                 spec = call.node.val
                 return self.program.number(spec.dtype.np.type(part.value), spec.dtype.name)
-            return self.value(part, at - call.starts[k], part.val.sizes)
+            return self.value(part, coordinate - call.starts[k], part.val.sizes)
         if not isinstance(call, PointwiseCall):
             raise CannotLower(call.node.target.name())
         nodes = dict.fromkeys(operand for operand in call.operands if isinstance(operand, Node))
-        values = {node: self.value(node, at, sizes) for node in nodes}
+        values = {node: self.value(node, coordinate, sizes) for node in nodes}
         return lowered_step(self.program, call, self.specs, values)
 
 
 def regions_of(kernel: FusedKernel) -> tuple[int, list[Region]] | None:
     """Return the dimension that is split, and its regions; None if NumPy computes some step."""
-    found = target()
-    if found is None or len({call.dim for call in kernel.joins}) != 1:
+    loop_target = target()
+    if loop_target is None or len({call.dim for call in kernel.joins}) != 1:
         return None
     dim = kernel.joins[0].dim
     starts = sorted({start for call in kernel.joins for start in call.starts})
     regions = []
     for first, end in itertools.pairwise(starts):
-        program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
+        program = ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager)
         lowered = _Lowered(kernel, dim, program)
         try:
             made = [lowered.value(node, first, kernel.domain.sizes) for node in kernel.outputs]
@@ -142,7 +142,7 @@ def joined_loop(kernel: FusedKernel, dim: int, regions: Sequence[Region]) -> Ker
         sizes = [region.length if d == dim else n for d, n in enumerate(domain.sizes)]
         itemsizes = [
             *(node.val.itemsize for node in kernel.outputs),
-            *(kernel.inputs[read.place].val.itemsize for read in region.reads),
+            *(kernel.inputs[read.input_index].val.itemsize for read in region.reads),
         ]
         strides = [*(whole for _ in kernel.outputs), *(read.strides for read in region.reads)]
         starts = [
@@ -158,7 +158,7 @@ def joined_loop(kernel: FusedKernel, dim: int, regions: Sequence[Region]) -> Ker
             for j, (start, size) in enumerate(zip(starts, itemsizes, strict=True)):
                 numbers[rank + j * (rank + 1)] += start * size
         texts.append(loop_text(region.loop, geometry.steps, rank, f"region{k}"))
-        arrays.append([*range(count), *(count + read.place for read in region.reads)])
+        arrays.append([*range(count), *(count + read.input_index for read in region.reads)])
         ranks.append(rank)
         by_region.append(parts)
     length = max(len(numbers) for parts in by_region for numbers in parts)
@@ -183,20 +183,20 @@ def joined_loop(kernel: FusedKernel, dim: int, regions: Sequence[Region]) -> Ker
     )
 
 
-def _dispatch(arrays: Sequence[Sequence[int]], total: int, place: int) -> str:
+def _dispatch(arrays: Sequence[Sequence[int]], total: int, index: int) -> str:
     """Return the function that dispatches a part to its region's loop."""
     pointers = ", ".join(f"ptr %p{j}" for j in range(total))
     lines = [
         f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{",
         "entry:",
-        *loaded_number("region", place),
+        *loaded_number("region", index),
         "  switch i64 %region, label %done [",
         *(f"    i64 {k}, label %to{k}" for k in range(len(arrays))),
         "  ]",
     ]
     for k, own in enumerate(arrays):
-        given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in own)])
-        lines += [f"to{k}:", f"  call void @region{k}({given})", "  br label %done"]
+        arguments = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in own)])
+        lines += [f"to{k}:", f"  call void @region{k}({arguments})", "  br label %done"]
     return "\n".join([*lines, "done:", "  ret void", "}"]) + "\n"
 
 
@@ -216,8 +216,8 @@ def eager_join(call: CatCall) -> Callable[..., tuple[Any, ...]]:
         else:
             paddings.append(None)
 
-    def join(*given: Any) -> tuple[Any, ...]:
-        arrays, out = iter(given), new()
+    def join(*tensors: Any) -> tuple[Any, ...]:
+        arrays, out = iter(tensors), new()
         np.concatenate([next(arrays) if each is None else each for each in paddings], call.dim, out)
         return (out,)
 

@@ -54,10 +54,12 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 def stages_of(kernel: FusedKernel) -> Stages | None:
     """Return the stages of a kernel with loops; None if llvmlite is missing or NumPy computes all."""
-    found = target()
-    if found is None:
+    loop_target = target()
+    if loop_target is None:
         return None
-    made = staged(Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)))
+    made = staged(
+        Lowered(kernel, ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager))
+    )
     return made if made.loops else None
 
 
@@ -72,14 +74,14 @@ class Geometry:
     @staticmethod
     def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> Geometry:
         """Return a geometry with as few dimensions as possible; strides are in elements."""
-        found = coalesced(sizes, strides)
-        if not found.sizes:  # one element
+        geometry = coalesced(sizes, strides)
+        if not geometry.sizes:  # one element
             return Geometry((1,), [(size,) for size in itemsizes], itemsizes)
         own = [
-            tuple([s * size for s in reversed(one)])
-            for one, size in zip(found.strides, itemsizes, strict=True)
+            tuple([s * size for s in reversed(element_strides)])
+            for element_strides, size in zip(geometry.strides, itemsizes, strict=True)
         ]
-        return Geometry(found.sizes[::-1], own, itemsizes)
+        return Geometry(geometry.sizes[::-1], own, itemsizes)
 
     @property
     def steps(self) -> list[str]:
@@ -116,12 +118,12 @@ class Geometry:
         strides = [(TILE * own[-1], *(own[d] for d in order)) for own in self.strides]
         outer = [self.sizes[d] for d in order[:-1]]
         whole = Geometry((tiles, *outer, TILE), strides, self.itemsizes)
-        found = whole.parts(limit)
+        parts = whole.parts(limit)
         if rest:
             last = Geometry((tiles + 1, *outer, TILE), strides, self.itemsizes)
             for index in block_indices(outer, None, max(limit // rest, 1)):
-                found.append(last.numbers((slice(tiles, tiles + 1), *index, slice(0, rest))))
-        return whole, found
+                parts.append(last.numbers((slice(tiles, tiles + 1), *index, slice(0, rest))))
+        return whole, parts
 
     def numbers(self, index: Sequence[slice]) -> Numbers:
         """Return a part of the space, as compiled code reads it."""
@@ -134,14 +136,14 @@ class Geometry:
 
 def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     """Return a function from a kernel's input arrays to its output arrays that runs a single loop."""
-    places = [v.detail for v in loop.reads]
+    input_indices = [v.detail for v in loop.reads]
     outs = [int(name[1:]) for _, name in loop.writes]
     geometry = whole_geometry(kernel, outs, loop.reads)
-    work = work_of(kernel, places, len(loop.instructions))
+    work = work_of(kernel, input_indices, len(loop.instructions))
     numel = kernel.domain.numel
     geometry, parts = parts_of(geometry, numel, part_limit(work, numel))
     function = loop_function(_text(loop, geometry))
-    return over_parts(kernel, function, parts, outs, places, sharing_of(work))
+    return over_parts(kernel, function, parts, outs, input_indices, sharing_of(work))
 
 
 def whole_geometry(kernel: FusedKernel, outs: Sequence[int], reads: Sequence[Value]) -> Geometry:
@@ -167,9 +169,9 @@ def strides_of_read(kernel: FusedKernel, value: Value) -> tuple[int, ...]:
     return broadcast_strides(kernel.inputs[value.detail].val, kernel.domain.sizes)
 
 
-def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> int:
+def work_of(kernel: FusedKernel, input_indices: Sequence[int], instructions: int) -> int:
     """Return the work of a kernel: the bytes that it reads and writes, or twice its instructions for all elements."""
-    nodes = [*kernel.outputs, *(kernel.inputs[i] for i in places)]
+    nodes = [*kernel.outputs, *(kernel.inputs[i] for i in input_indices)]
     nbytes: int = sum(node.val.nbytes for node in nodes)
     return max(nbytes, 2 * kernel.domain.numel * instructions)
 
@@ -204,7 +206,7 @@ def over_parts(
     loop: Callable[..., None],
     parts: Sequence[Numbers],
     outs: Sequence[int],
-    places: Sequence[int],
+    input_indices: Sequence[int],
     sharing: Sharing,
     workspace: int | None = None,
     sums: tuple[tuple[int, ...], Sequence[int]] | None = None,
@@ -217,13 +219,17 @@ def over_parts(
             if any.
         parts: The index space.
         outs: The outputs that the loop writes, in its order.
-        places: The inputs that it reads.
+        input_indices: The inputs that it reads.
         sharing: How threads share the parts.
         workspace: Bytes of the workspace of each thread. Default: None.
         sums: Sizes of the parts' float64 sums, with parts as the first dimension, and the outputs along the second
             one.
     """
-    arrays = [*(f"o{j}" for j in outs), *(f"a{i}" for i in places), *(["seeds"] if kernel.draws else [])]
+    arrays = [
+        *(f"o{j}" for j in outs),
+        *(f"a{i}" for i in input_indices),
+        *(["seeds"] if kernel.draws else []),
+    ]
     arrays += [] if sums is None else ["sums"]
     room = None if workspace is None else (len(arrays), max(workspace, 1))
     globals_: dict[str, Any] = {"loop": shared_loop(loop, parts, sharing, room)}
@@ -303,8 +309,8 @@ class _BlockWriter:
     def _dtype(self, value: Value) -> np.dtype[Any]:
         if value.kind == "operator":
             return value.detail.node.val.np_dtype  # type: ignore[no-any-return]
-        found: np.dtype[Any] = BY_NAME[value.dtype].np
-        return found
+        dtype: np.dtype[Any] = BY_NAME[value.dtype].np
+        return dtype
 
     def _allocate(self, name: str, dtype: np.dtype[Any]) -> None:
         if name in self.names:
@@ -341,14 +347,14 @@ class _BlockWriter:
 
     def _numpy(self, i: int, step: NumpyStep) -> None:
         value, out = step.value, self.names[step.target]
-        given = [self.names[self.stages.arrays[id(v)]] for v in value.operands]
+        operand_names = [self.names[self.stages.arrays[id(v)]] for v in value.operands]
         if value.kind == "ufunc":
             self.globals[f"k{i}"] = value.detail
-            self.text.append(f"    k{i}({given[0]}, {out})")
+            self.text.append(f"    k{i}({operand_names[0]}, {out})")
             return
         call = value.detail
         _, planned = call.planned(self.specs)
-        names = dict(zip([o for o in call.operands if isinstance(o, Node)], given, strict=True))
+        names = dict(zip([o for o in call.operands if isinstance(o, Node)], operand_names, strict=True))
         self.text.append(
             f"    {call_text(planned.unshared or planned.into, out, i, call.operands, names, self.globals)}"
         )

@@ -86,8 +86,8 @@ def _filled(
     program: ElementProgram, structured: StructuredCall, call: PointwiseCall, values: dict[Node, Value]
 ) -> Value:
     """Lower masked_fill with a number, which is converted to the dtype without promotion."""
-    given = dict(zip(structured.runtime, call.operands, strict=True))
-    number = given["value"] if "value" in given else structured.args["value"]
+    bound = dict(zip(structured.runtime, call.operands, strict=True))
+    number = bound["value"] if "value" in bound else structured.args["value"]
     spec = structured.outputs[0]
     if isinstance(number, Node):
         raise CannotLower("masked_fill")
@@ -95,5 +95,5 @@ def _filled(
         filled = RangedConstants(spec.np_dtype, float, spec.dtype)[number]
     except RuntimeError as error:  # The eager kernel refuses it.
         raise CannotLower("masked_fill") from error
-    mask, data = values[given["mask"]], values[given["self"]]
+    mask, data = values[bound["mask"]], values[bound["self"]]
     return program.select(mask, program.number(filled[()], spec.dtype.name), data)

@@ -24,21 +24,21 @@ def call_text(
     marks = getattr(function, "__dict__", {})
     if "constants" in marks and len(operands) == 2:
         globals_[f"k{i}"], globals_[f"n{i}"] = marks["ufunc"], marks["constants"][operands[1]]
-        given = f"{names[operands[0]]}, n{i}"
-        return f"k{i}({given})" if out is None else f"k{i}({given}, out={out})"
+        arguments = f"{names[operands[0]]}, n{i}"
+        return f"k{i}({arguments})" if out is None else f"k{i}({arguments}, out={out})"
     globals_[f"k{i}"] = unwrapped(function)
-    given = _arguments(operands, names, globals_)
-    return f"k{i}({given})" if out is None else f"k{i}({out}, {given})"
+    arguments = _arguments(operands, names, globals_)
+    return f"k{i}({arguments})" if out is None else f"k{i}({out}, {arguments})"
 
 
 def _arguments(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
     """Return a kernel's arguments as source; numbers become globals."""
-    given = []
+    arguments = []
     for operand in operands:
         if isinstance(operand, Node):
-            given.append(names[operand])
+            arguments.append(names[operand])
         else:
             name = f"m{len(globals_)}"
             globals_[name] = operand
-            given.append(name)
-    return ", ".join(given)
+            arguments.append(name)
+    return ", ".join(arguments)

@@ -103,36 +103,38 @@ def partial_of(call: ReductionCall) -> Partial:
 
 
 def combination(
-    how: Partial, shape: tuple[int, ...], kept: tuple[int, ...], device: Device, has_lanes: bool = False
+    how: Partial, shape: tuple[int, ...], kept_sizes: tuple[int, ...], device: Device, has_lanes: bool = False
 ) -> Callable[[Any, Any], None]:
     """Return a function that combines partial results into an output, by the reduction's eager kernel.
 
     Args:
         how: The kind of partial results.
-        shape: Their sizes: the number for each result, then `kept`, then lanes if `has_lanes`.
-        kept: The sizes of the output, whatever shape it has.
+        shape: Their sizes: the number for each result, then `kept_sizes`, then lanes if `has_lanes`.
+        kept_sizes: The sizes of the output, whatever shape it has.
         device: Their device.
         has_lanes: If True, the last dimension is reduced, too. Default: False.
     """
-    out = TensorSpec.contiguous(kept, how.dtype, device)
+    out = TensorSpec.contiguous(kept_sizes, how.dtype, device)
     new, divisor = allocator_of(out), how.divisor
-    if has_lanes and (not kept or shape[0] == 1):
-        shape = (*kept, math.prod(shape[:1] + shape[len(kept) + 1 :]))
-        dims: tuple[int, ...] = (len(kept),)
+    if has_lanes and (not kept_sizes or shape[0] == 1):
+        shape = (*kept_sizes, math.prod(shape[:1] + shape[len(kept_sizes) + 1 :]))
+        dims: tuple[int, ...] = (len(kept_sizes),)
     else:
         dims = (0, len(shape) - 1) if has_lanes else (0,)
-    is_one = math.prod(shape) == math.prod(kept)
+    is_one = math.prod(shape) == math.prod(kept_sizes)
     spec = TensorSpec.contiguous(shape, how.dtype, device)
     into = (
         None if is_one else unwrapped(planned_reduction(how.stub, spec, out, dims, how.order_of_parts).into)
     )
 
-    def combine(to: Any, partials: Any) -> None:
+    def combine(out_array: Any, partials: Any) -> None:
         if into is None:
-            total = partials.reshape(kept)
+            total = partials.reshape(kept_sizes)
         else:
             total = new()
             into(total, partials.reshape(shape))
-        np.copyto(to.reshape(kept), total if divisor is None else total / divisor, casting="unsafe")
+        np.copyto(
+            out_array.reshape(kept_sizes), total if divisor is None else total / divisor, casting="unsafe"
+        )
 
     return combine

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 Kernel = Callable[..., tuple[Any, ...]]
 
 
-def number_of(program: ElementProgram, call: PickCall, given: Value) -> Value:
+def number_of(program: ElementProgram, call: PickCall, index: Value) -> Value:
     """Return the number of an element from its start, an integer within the dimension."""
-    number, size = program.convert(given, "int64"), call.source.val.sizes[call.dim]
+    number, size = program.convert(index, "int64"), call.source.val.sizes[call.dim]
     if call.wraps:
         is_from_end = program.compare("lt", number, program.number(0, "int64"))
         from_start = program.arithmetic("add", number, program.number(size, "int64"))
@@ -40,28 +40,28 @@ def number_of(program: ElementProgram, call: PickCall, given: Value) -> Value:
     return program.instruction("int64", "call i64 @llvm.umin.i64(i64 {0}, i64 {1})", number, last)
 
 
-def picked(program: ElementProgram, call: PickCall, given: Value, place: int, number: int) -> Value:
+def picked(program: ElementProgram, call: PickCall, index: Value, input_index: int, number: int) -> Value:
     """Return the value of a gathered element. Raise CannotLower for a dtype without registers.
 
     Args:
         program: The program to which values are added.
         call: The gather.
-        given: The index of the element.
-        place: The place of the source among the inputs.
-        number: The gather's place among a kernel's gathers.
+        index: The index of the element.
+        input_index: The index of the source among the inputs.
+        number: The gather's index among a kernel's gathers.
     """
     spec = call.source.val
     dtype = spec.dtype.name
     if dtype not in REGISTERS:
         raise CannotLower(dtype)
-    start = program.value("place", dtype, str(number), detail=place)
+    start = program.value("place", dtype, str(number), detail=input_index)
     step = program.number(spec.strides[call.dim] * spec.itemsize, "int64")
-    offset = program.arithmetic("mul", number_of(program, call, given), step)
-    at = program.instruction(POINTER, "getelementptr i8, ptr {0}, i64 {1}", start, offset)
+    offset = program.arithmetic("mul", number_of(program, call, index), step)
+    address = program.instruction(POINTER, "getelementptr i8, ptr {0}, i64 {1}", start, offset)
     if dtype == "bool":
-        byte = program.instruction("uint8", "load i8, ptr {0}, align 1", at)
+        byte = program.instruction("uint8", "load i8, ptr {0}, align 1", address)
         return program.compare("ne", byte, program.number(0, "uint8"))
-    return program.instruction(dtype, f"load {REGISTERS[dtype]}, ptr {{0}}, align 1", at)
+    return program.instruction(dtype, f"load {REGISTERS[dtype]}, ptr {{0}}, align 1", address)
 
 
 def picked_of_row(kernel: LoweredRows, call: PickCall, values: Mapping[Node, Value]) -> Value:
@@ -75,15 +75,15 @@ def picked_of_row(kernel: LoweredRows, call: PickCall, values: Mapping[Node, Val
 
 def checked(calls: Sequence[FusedStep], inputs: Sequence[Node], compute: Kernel) -> Kernel:
     """Return a kernel's function that first bounds-checks indices, as eager calls do; most kernels have none."""
-    found = [check for call in calls if (check := call.check) is not None]
-    if not found:
+    index_checks = [check for call in calls if (check := call.check) is not None]
+    if not index_checks:
         return compute
-    checks = [(inputs.index(node), check) for node, check in found]
+    checks = [(inputs.index(node), check) for node, check in index_checks]
 
-    def run(*given: Any) -> tuple[Any, ...]:
-        for place, check in checks:
-            check(given[place])
-        return compute(*given)
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        for index, check in checks:
+            check(arrays[index])
+        return compute(*arrays)
 
     return run
 
@@ -115,10 +115,10 @@ def eager_pick(call: PickCall) -> Callable[..., tuple[Any, ...]]:
     kernel = entry.kernel_for(BY_NAME["CPU"])
     assert kernel is not None and isinstance(kernel.planner, StructuredKernel)
 
-    def seen(value: Any, of: Callable[[Node], Any]) -> Any:
+    def seen(value: Any, replace: Callable[[Node], Any]) -> Any:
         if isinstance(value, tuple | list):
-            return [seen(each, of) for each in value]
-        return of(value) if isinstance(value, Node) else value
+            return [seen(each, replace) for each in value]
+        return replace(value) if isinstance(value, Node) else value
 
     _, planned = kernel.planner.planned_kernel(
         entry, [seen(value, lambda node: node.val) for value in values]

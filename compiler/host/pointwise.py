@@ -241,8 +241,12 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         views = [
-            x.reshape(one) if one is not None else x.reshape(-1) if flat else np.broadcast_to(x, sizes)
-            for x, one in zip(inputs, single, strict=True)
+            x.reshape(single_shape)
+            if single_shape is not None
+            else x.reshape(-1)
+            if flat
+            else np.broadcast_to(x, sizes)
+            for x, single_shape in zip(inputs, single, strict=True)
         ]
         targets = [out.reshape(-1) for out in outs] if flat else outs
 
@@ -250,7 +254,10 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
             for index, program in work[first:last]:
                 program(
                     *[out[index] for out in targets],
-                    *[view[index] if one is None else view for view, one in zip(views, single, strict=True)],
+                    *[
+                        view[index] if single_shape is None else view
+                        for view, single_shape in zip(views, single, strict=True)
+                    ],
                 )
 
         run_blocks(part, len(work), shares)
@@ -321,8 +328,8 @@ def _block_spec(spec: TensorSpec, shape: tuple[int, ...], sizes: tuple[int, ...]
     """Return the spec of a block of an input."""
     if spec.numel == 1:
         # Keep at least one dimension: a 0-dim operand would not take part in dtype promotion.
-        ones = (1,) * min(spec.ndim, 1)
-        return spec.replace(sizes=ones, strides=ones)
+        unit_sizes = (1,) * min(spec.ndim, 1)
+        return spec.replace(sizes=unit_sizes, strides=unit_sizes)
     if flat:
         return spec.replace(sizes=shape, strides=contiguous_strides(shape))
     lead = len(sizes) - spec.ndim

@@ -28,10 +28,12 @@ from .lowering import Lowered
 def loop_in_ranges(kernel: FusedKernel) -> Loop | None:
     """Return the loop, whose last output flags values outside of a function's range; None if no function has a
     range."""
-    found = target()
-    if found is None:
+    loop_target = target()
+    if loop_target is None:
         return None
-    program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager, has_ranges=True)
+    program = ElementProgram(
+        loop_target.converts_half, loop_target.truncates, has_bits_of_eager, has_ranges=True
+    )
     try:
         outputs = Lowered(kernel, program).outputs
     except CannotLower:
@@ -39,10 +41,10 @@ def loop_in_ranges(kernel: FusedKernel) -> Loop | None:
     order = made_of(outputs)
     if not program.outside or any(value.by_numpy for value in order):
         return None
-    met = program.value("accumulator", "uint8", detail=len(outputs))
+    flag = program.value("accumulator", "uint8", detail=len(outputs))
     outside = reduce(lambda a, b: program.bitwise("or", a, b), program.outside)
-    met = program.bitwise("or", met, program.convert(outside, "uint8"))
-    writes = tuple([(value, f"o{i}") for i, value in enumerate((*outputs, met))])
+    flag = program.bitwise("or", flag, program.convert(outside, "uint8"))
+    writes = tuple([(value, f"o{i}") for i, value in enumerate((*outputs, flag))])
     order = made_of([value for value, _ in writes])
     return Loop(tuple([value for value in order if value.kind == "input"]), writes)
 
@@ -57,29 +59,29 @@ def ranged_loop(kernel: FusedKernel, loop: Loop, make_other: Callable[[], Kernel
     """
     sizes, numel = kernel.domain.sizes, kernel.domain.numel
     specs = [node.val for node in kernel.outputs]
-    places = [value.detail for value in loop.reads]
+    input_indices = [value.detail for value in loop.reads]
     count = len(specs)
     strides = [broadcast_strides(spec, sizes) for spec in specs]
     strides += [(0,) * len(sizes), *(strides_of_read(kernel, value) for value in loop.reads)]
     itemsizes = [spec.itemsize for spec in specs]
-    itemsizes += [1, *(kernel.inputs[place].val.itemsize for place in places)]
-    work = work_of(kernel, places, len(loop.instructions))
+    itemsizes += [1, *(kernel.inputs[index].val.itemsize for index in input_indices)]
+    work = work_of(kernel, input_indices, len(loop.instructions))
     geometry, parts = parts_of(Geometry.merged(sizes, strides, itemsizes), numel, part_limit(work, numel))
     rank = len(geometry.sizes)
     for i, part in enumerate(parts):
         part[rank + count * (rank + 1)] += i  # Each part has a flag of its own.
     run = shared_loop(loop_function(write_loop(loop, geometry.steps, rank)), parts, sharing_of(work))
     allocators = [allocator_of(spec) for spec in specs]
-    others: list[Kernel] = []
+    fallback: list[Kernel] = []
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         flags = np.zeros(len(parts), np.uint8)
-        run(*outs, flags, *[inputs[place] for place in places])
+        run(*outs, flags, *[inputs[index] for index in input_indices])
         if not flags.any():
             return outs
-        if not others:
-            others.append(make_other())
-        return others[0](*inputs)
+        if not fallback:
+            fallback.append(make_other())
+        return fallback[0](*inputs)
 
     return compute

@@ -82,18 +82,18 @@ class Accumulating(NamedTuple):
 
 def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulating | None:
     """Return the loop of a kernel; None if NumPy computes some of it."""
-    found = target()
+    loop_target = target()
     chain = kernel.chain
     hows = [how for call in kernel.reductions if (how := accumulation_of(call)) is not None]
-    if found is None or len(hows) < len(kernel.reductions):
+    if loop_target is None or len(hows) < len(kernel.reductions):
         return None
     steps = () if chain is None else chain.calls
     stored = [node for node in kernel.outputs if node in {call.node for call in steps}]
-    program = ElementProgram(found.converts_half, found.truncates)
+    program = ElementProgram(loop_target.converts_half, loop_target.truncates)
     fused = FusedKernel(steps, kernel.inputs, tuple(stored))
     tables = sorted({how.table for how in hows} - {""})
-    given = len(kernel.inputs) + len(tables)
-    elements = [Lowered(fused, program, u * given).values for u in range(together)]
+    num_arrays = len(kernel.inputs) + len(tables)
+    elements = [Lowered(fused, program, u * num_arrays).values for u in range(together)]
     writes = [(values[node], f"o{i}") for i, (values, node) in enumerate(itertools.product(elements, stored))]
     try:
         for call, how in zip(kernel.reductions, hows, strict=True):
@@ -102,11 +102,11 @@ def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulatin
                 for i, dtype in enumerate(how.dtypes)
             ]
             for u, values in enumerate(elements):
-                at = element = values[call.source]
+                entry = element = values[call.source]
                 if how.table:
-                    place = u * given + len(kernel.inputs) + tables.index(how.table)
-                    at = program.value("input", TABLES[how.table][0], detail=place)
-                totals = how.added(program, totals, element, at)
+                    array_index = u * num_arrays + len(kernel.inputs) + tables.index(how.table)
+                    entry = program.value("input", TABLES[how.table][0], detail=array_index)
+                totals = how.added(program, totals, element, entry)
             writes += [(total, f"o{len(writes) + i}") for i, total in enumerate(totals)]
     except CannotLower:
         return None
@@ -136,7 +136,7 @@ def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
 
 
 class _Compiled:
-    """Loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs.
+    """Loop over a nest: its function, and the indices of its arrays among outputs, accumulators and inputs.
 
     A loop that `keeps` accumulators takes all lanes of a run, whose accumulators stay in registers between steps.
     """
@@ -144,15 +144,15 @@ class _Compiled:
     def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating, keeps: bool = False) -> None:
         self.together = made.together
         stored, count = len(made.stored), len(kernel.inputs)
-        given = count + len(made.tables)
+        num_arrays = count + len(made.tables)
         accumulators = [dtype for dtype, _ in made.accumulators]
         axis = len(nest.outer) + 1
         arrays: list[tuple[tuple[int, ...], int]] = []
-        self.places: list[int] = []
+        self.array_indices: list[int] = []
         elements: list[int] = []
 
-        def add(place: int, strides: tuple[int, ...], itemsize: int, element: int = 0) -> None:
-            self.places.append(place)
+        def add(array_index: int, strides: tuple[int, ...], itemsize: int, element: int = 0) -> None:
+            self.array_indices.append(array_index)
             elements.append(element)
             arrays.append((strides, itemsize))
 
@@ -161,7 +161,7 @@ class _Compiled:
         for i, dtype in enumerate(accumulators):
             add(stored + i, nest.accumulator_strides(), dtype.itemsize)
         for value in made.loop.reads:
-            element, i = divmod(value.detail, given)
+            element, i = divmod(value.detail, num_arrays)
             if i < count:
                 spec = kernel.inputs[i].val
                 strides, itemsize = nest.strides(nest.dimensions.strides(spec)), spec.itemsize
@@ -235,11 +235,11 @@ def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
     at_reduced = [
         [kernel.outputs.index(node) for _, node in sorted(call.results.items())] for call in kernel.reductions
     ]
-    shape, kept = nest.partial_shape, nest.dimensions.kept(nest.dimensions.sizes)
+    shape, kept_sizes = nest.partial_shape, nest.dimensions.kept(nest.dimensions.sizes)
     starts = [start for _, start in made.accumulators]
     ends = list(itertools.accumulate(len(how.dtypes) for how in made.hows))
     spans = list(map(slice, [0, *ends], ends))
-    runs = Runs(shape, kept, nest.is_inner, nest.counts(), nest.run, kernel.device)
+    runs = Runs(shape, kept_sizes, nest.is_inner, nest.counts(), nest.run, kernel.device)
     combine = [how.combination(runs) for how in made.hows]
     tables = [TABLES[name][1](nest.run) for name in made.tables]
 
@@ -247,7 +247,7 @@ def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
         outs = tuple([new() for new in allocators])
         partials = [np.full(shape, start) for start in starts]
         arrays = [*[outs[i] for i in at_stored], *partials, *inputs, *tables]
-        calls = [(loop.run, [arrays[place] for place in loop.places]) for loop in loops]
+        calls = [(loop.run, [arrays[index] for index in loop.array_indices]) for loop in loops]
 
         def part(first: int, last: int) -> None:
             for steps in parts[first:last]:
@@ -256,8 +256,8 @@ def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
                     run(numbers, *own)
 
         parallel_for(0, len(parts), grain, part)
-        for into, places, span in zip(combine, at_reduced, spans, strict=True):
-            into([outs[i] for i in places], partials[span])
+        for into, output_indices, span in zip(combine, at_reduced, spans, strict=True):
+            into([outs[i] for i in output_indices], partials[span])
         return outs
 
     return compute

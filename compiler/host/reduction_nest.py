@@ -45,7 +45,7 @@ class Nest(NamedTuple):
 
     Attributes:
         dimensions: The index space.
-        place: The dimension that is split into runs, each summed into one accumulator.
+        split_dim: The dimension that is split into runs, each summed into one accumulator.
         runs: The number of runs, including a shorter one.
         run: The number of additions to an accumulator.
         inner: The sizes of the inner dimensions.
@@ -54,7 +54,7 @@ class Nest(NamedTuple):
     """
 
     dimensions: Dimensions
-    place: int
+    split_dim: int
     runs: int
     run: int
     inner: tuple[int, ...]
@@ -64,7 +64,7 @@ class Nest(NamedTuple):
     @property
     def outer(self) -> tuple[int, ...]:
         """The sizes of the dimensions outside."""
-        return self.dimensions.sizes[: self.place]
+        return self.dimensions.sizes[: self.split_dim]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -74,20 +74,20 @@ class Nest(NamedTuple):
     @property
     def partial_shape(self) -> tuple[int, ...]:
         """The sizes of the accumulators: [slots, kept elements, lanes]."""
-        kept = self.dimensions.kept(self.dimensions.sizes)
-        return (self.slots, *kept, *([self.lanes] if self.is_inner else []))
+        kept_sizes = self.dimensions.kept(self.dimensions.sizes)
+        return (self.slots, *kept_sizes, *([self.lanes] if self.is_inner else []))
 
     @property
     def is_inner(self) -> bool:
         """True if the innermost dimension is reduced."""
-        return self.place == len(self.dimensions.sizes) - 1
+        return self.split_dim == len(self.dimensions.sizes) - 1
 
     def counts(self) -> Any:
         """Return the number of elements that each accumulator meets, for each slot and lane."""
-        n = self.dimensions.sizes[self.place]
+        n = self.dimensions.sizes[self.split_dim]
         firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
-        found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
-        return np.tile(found, (math.prod(self._apart), 1))
+        elements_met = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
+        return np.tile(elements_met, (math.prod(self._apart), 1))
 
     @property
     def slots(self) -> int:
@@ -104,9 +104,9 @@ class Nest(NamedTuple):
 
     def strides(self, own: Sequence[int]) -> tuple[int, ...]:
         """Return the strides of an array over the loop nest, from those over the dimensions."""
-        step = own[self.place] * self.lanes
-        inner = own[self.place :] if self.is_inner else own[self.place + 1 :]
-        return (*own[: self.place], step * self.run, step, *inner)
+        step = own[self.split_dim] * self.lanes
+        inner = own[self.split_dim :] if self.is_inner else own[self.split_dim + 1 :]
+        return (*own[: self.split_dim], step * self.run, step, *inner)
 
     def table_strides(self) -> tuple[int, ...]:
         """Return the strides of a table with an entry for each step of a run."""
@@ -116,12 +116,12 @@ class Nest(NamedTuple):
         """Return the strides of the accumulators over the loop nest: zero along a run."""
         strides = list(contiguous_strides(self.partial_shape))
         slot, rest = strides[0] * self.runs, strides[1:]
-        found: list[int] = []
+        reversed_strides: list[int] = []
         for size, is_reduced in reversed(self._outer_kinds()):
             tells = is_reduced and not self.is_shared
-            found.append(slot if tells else 0)
+            reversed_strides.append(slot if tells else 0)
             slot *= size if tells else 1
-        outer = found[::-1]
+        outer = reversed_strides[::-1]
         for d, (_, is_reduced) in enumerate(self._outer_kinds()):
             if not is_reduced:
                 outer[d] = rest.pop(0)
@@ -129,38 +129,40 @@ class Nest(NamedTuple):
 
     def indices(self) -> list[list[Index]]:
         """Return parts of the loop nest, each with accumulators of its own; some are taken in two steps."""
-        n = self.dimensions.sizes[self.place]
+        n = self.dimensions.sizes[self.split_dim]
         whole, rest = divmod(n, self.run * self.lanes)
         rows, lanes = divmod(rest, self.lanes)
         limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
         shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
         limit = max(limit, self.lanes)  # lanes are never split
-        limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
+        limit //= math.prod(
+            [size for size, is_shared_dim in zip(self.outer, shared, strict=True) if is_shared_dim]
+        )
         if math.prod(self.inner) > MAX_ACCUMULATORS:
             limit = min(limit, MAX_ACCUMULATORS)
-        outer = [1 if one else size for size, one in zip(self.outer, shared, strict=True)]
+        outer = [1 if is_shared_dim else size for size, is_shared_dim in zip(self.outer, shared, strict=True)]
         split = len(outer)
 
         def of(index: tuple[slice, ...], runs: slice, run: slice, inner: tuple[slice, ...]) -> Index:
             head = [
-                slice(0, size) if one else own
-                for own, size, one in zip(index[:split], self.outer, shared, strict=True)
+                slice(0, size) if is_shared_dim else own
+                for own, size, is_shared_dim in zip(index[:split], self.outer, shared, strict=True)
             ]
             return (*head, runs, run, *inner)
 
-        found = []
+        parts = []
         for index in block_indices((*outer, whole, *self.inner), None, max(limit, 1)):
             runs = slice(index[split].start, min(index[split].stop, whole))
-            found.append([of(index, runs, slice(0, self.run), index[split + 1 :])])
+            parts.append([of(index, runs, slice(0, self.run), index[split + 1 :])])
         if not rest:
-            return found
+            return parts
         for index in block_indices((*outer, 1, *self.inner), None, max(limit, 1)):
             runs, inner = slice(whole, whole + 1), index[split + 1 :]
             steps = [of(index, runs, slice(0, rows), inner)] if rows else []
             if lanes:  # a run along the innermost dimension, whose lanes no block splits
                 steps.append(of(index, runs, slice(rows, rows + 1), (slice(0, lanes),)))
-            found.append(steps)
-        return found
+            parts.append(steps)
+        return parts
 
 
 def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = False) -> Nest | None:
@@ -173,18 +175,20 @@ def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = 
     """
     longest = LONG_RUN if tells_steps else RUN
     sizes, last = dimensions.sizes, len(dimensions.sizes) - 1
-    place = max(d for d, reduced in enumerate(dimensions.is_reduced) if reduced)
-    n = sizes[place]
-    kept = [size for size, reduced in zip(sizes[:place], dimensions.is_reduced, strict=False) if not reduced]
-    is_shared = math.prod(kept) >= FEWEST_PARTS and not tells_steps
-    if place == last:
+    split_dim = max(d for d, reduced in enumerate(dimensions.is_reduced) if reduced)
+    n = sizes[split_dim]
+    kept_sizes = [
+        size for size, reduced in zip(sizes[:split_dim], dimensions.is_reduced, strict=False) if not reduced
+    ]
+    is_shared = math.prod(kept_sizes) >= FEWEST_PARTS and not tells_steps
+    if split_dim == last:
         if n < NUM_ACCUMULATORS:
             return None
         longest = LONGEST_RUN if is_exact and not tells_steps else longest
         run = min(longest, max(n // NUM_ACCUMULATORS // STEP * STEP, STEP))
         made = Nest(
             dimensions,
-            place,
+            split_dim,
             -(-n // (run * NUM_ACCUMULATORS)),
             run,
             (NUM_ACCUMULATORS,),
@@ -193,7 +197,7 @@ def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = 
         )
     else:
         run = min(longest, n)
-        made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1, is_shared)
+        made = Nest(dimensions, split_dim, -(-n // run), run, sizes[split_dim + 1 :], 1, is_shared)
         if sizes[-1] < NUM_ACCUMULATORS:
             return None
     return made if math.prod(made.partial_shape) * SHARE <= math.prod(sizes) else None

@@ -94,26 +94,26 @@ class _Writer:
                     if node in known:
                         self.lines.append(f"    {known[node]} = None")
         result = self._argument(graph.output_node.args[0])
-        given = ", ".join(f"x{i}" for i in range(len(inputs)))
-        head = f"def replay({given}):"
+        parameters = ", ".join(f"x{i}" for i in range(len(inputs)))
+        head = f"def replay({parameters}):"
         if self.is_boxed:
-            unpacked = [f"    {given}, = given"] if given else []
+            unpacked = [f"    {parameters}, = given"] if parameters else []
             head = "\n".join(["def replay(given):", *unpacked, "    given.clear()"])
         return "\n".join([head, *self.lines, f"    return {result}"]) + "\n"
 
     def _last_uses(self) -> dict[int, list[Node]]:
         """Return the last step that reads each value; results stay, and so do inputs that others hold."""
-        where: dict[Node, int] = {}
+        last_step: dict[Node, int] = {}
         for i, step in enumerate(self.schedule.steps):
             read = step.node.all_input_nodes if isinstance(step, OperatorCall) else step.inputs
             made = [step.node] if isinstance(step, OperatorCall) else step.outputs
-            where.update(dict.fromkeys((*read, *made), i))
+            last_step.update(dict.fromkeys((*read, *made), i))
         keep = set(self.schedule.graph.output_node.all_input_nodes)
-        found: dict[int, list[Node]] = {}
-        for node, i in where.items():
+        last_uses: dict[int, list[Node]] = {}
+        for node, i in last_step.items():
             if node not in keep and node.op != "get_attr" and (self.is_boxed or node.op != "placeholder"):
-                found.setdefault(i, []).append(node)
-        return found
+                last_uses.setdefault(i, []).append(node)
+        return last_uses
 
     def _call(self, i: int, node: Node) -> None:
         if node.target is operator.getitem:
@@ -173,12 +173,12 @@ class _Writer:
 
     def _kernel(self, i: int, kernel: Kernel) -> None:
         self.globals[f"k{i}"] = self.kernel_maker(kernel)
-        given = ", ".join(self._bytes_of(node) for node in kernel.inputs)
+        arguments = ", ".join(self._bytes_of(node) for node in kernel.inputs)
         made = []
         for j, node in enumerate(kernel.outputs):
             self.bytes[node] = f"b{i}_{j}"
             made.append(f"b{i}_{j}")
-        self.lines.append(f"    {', '.join(made)}, = k{i}({given})")
+        self.lines.append(f"    {', '.join(made)}, = k{i}({arguments})")
 
     def _bytes_of(self, node: Node) -> str:
         return self.bytes[node] if node in self.bytes else f"{self._tensor(node)}._data"

@@ -100,11 +100,11 @@ class RowKernel:
 
 def row_kernel(kernel: RowsKernel) -> RowKernel | None:
     """Return a kernel over rows as a loop; None if llvmlite is missing, or NumPy computes a step."""
-    found = target()
-    if found is None:
+    loop_target = target()
+    if loop_target is None:
         return None
     try:
-        program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
+        program = ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager)
         lowered = LoweredRows(kernel, program)
         return RowKernel(kernel.space, lowered.outputs, lowered.views, lowered.program)
     except CannotLower:
@@ -114,10 +114,10 @@ def row_kernel(kernel: RowsKernel) -> RowKernel | None:
 def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
     """Return a function from a kernel's input arrays to its output arrays."""
     parts, sharing = made.parts()
-    places = [kernel.inputs.index(view.node) for view in made.views]
+    input_indices = [kernel.inputs.index(view.node) for view in made.views]
     summed = [j for j, node in enumerate(kernel.outputs) if node in kernel.column_sums]
     outs = [j for j in range(len(kernel.outputs)) if j not in summed]
     sums = ((len(parts), len(summed), made.space.n), summed) if summed else None
     loop = loop_function(made.loop.text)
-    computed = over_parts(kernel, loop, parts, outs, places, sharing, made.workspace, sums)
+    computed = over_parts(kernel, loop, parts, outs, input_indices, sharing, made.workspace, sums)
     return checked(kernel.calls, kernel.inputs, computed)

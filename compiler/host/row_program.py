@@ -54,23 +54,23 @@ class RowProgram:
     @cached_property
     def rows(self) -> set[int]:
         """Return the `id` of the values with one element for each element of a row."""
-        found = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
+        row_values = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
         for value in self.order:
             if value.kind == "position":
-                found.add(id(value))
+                row_values.add(id(value))
             is_of_elements = value.kind in ("instruction", "ufunc", "draw")
-            if is_of_elements and any(id(operand) in found for operand in value.operands):
-                found.add(id(value))
-        return found
+            if is_of_elements and any(id(operand) in row_values for operand in value.operands):
+                row_values.add(id(value))
+        return row_values
 
     @cached_property
     def levels(self) -> dict[int, int]:
         """By the `id` of a value, the length of the chain of reductions, ufuncs and gathers before it."""
-        found: dict[int, int] = {}
+        level_of: dict[int, int] = {}
         for value in self.order:
-            before = max((found[id(operand)] for operand in value.operands), default=0)
-            found[id(value)] = before + (value.kind in ("reduction", "ufunc", "picked"))
-        return found
+            before = max((level_of[id(operand)] for operand in value.operands), default=0)
+            level_of[id(value)] = before + (value.kind in ("reduction", "ufunc", "picked"))
+        return level_of
 
     @property
     def reductions(self) -> list[str]:
@@ -80,14 +80,14 @@ class RowProgram:
     @property
     def ufuncs(self) -> dict[int, UfuncLoop]:
         """NumPy's loops, by the `id` of values. Raise CannotLower if there is none, or NumPy computes an operator."""
-        found = {}
+        loops = {}
         for value in self.order:
             if value.by_numpy:
                 loop = ufunc_loop(value.detail, value.dtype) if value.kind == "ufunc" else None
                 if loop is None or value.operands[0].kind == "constant":
                     raise CannotLower(value.name)
-                found[id(value)] = loop
-        return found
+                loops[id(value)] = loop
+        return loops
 
     @property
     def instructions(self) -> int:
@@ -112,8 +112,8 @@ def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int,
     spec, split = view.node.val, len(space.lead)
     if view.ndim == split:
         return broadcast_strides(spec, space.lead), (0,) * len(space.line)
-    found = broadcast_strides(spec, space.sizes)
-    return found[:split], found[split:]
+    strides = broadcast_strides(spec, space.sizes)
+    return strides[:split], strides[split:]
 
 
 def program_of_rows(
@@ -132,8 +132,10 @@ def program_of_rows(
     seeds = [value for value in made_of((*results, *columns)) if value.kind == "seeds"]
     if seeds and space.n < FEWEST:
         raise CannotLower("draws of short rows")
-    given = (*inputs.values(), *seeds)
-    return RowProgram(given, tuple(results), (*are_rows, *(True for _ in seeds), *are_whole), tuple(columns))
+    program_inputs = (*inputs.values(), *seeds)
+    return RowProgram(
+        program_inputs, tuple(results), (*are_rows, *(True for _ in seeds), *are_whole), tuple(columns)
+    )
 
 
 def stub_of(call: RowCall) -> str:
@@ -151,8 +153,8 @@ def lowered_reduction(call: RowCall, kernel: LoweredRows, values: dict[Node, Val
     lowered = lower(RowStep(kernel.elements, structured, call, values))
     sums = call.column_sums.values()
     return {
-        node: lowered[place] if node in sums else kernel.elements.convert(lowered[place], node.val.dtype.name)
-        for place, node in call.results.items()
+        node: lowered[index] if node in sums else kernel.elements.convert(lowered[index], node.val.dtype.name)
+        for index, node in call.results.items()
     }
 
 

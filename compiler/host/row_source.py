@@ -127,12 +127,12 @@ class _Writer:
             body += self._pass(level)
         for value, j in self.number_outputs:
             body += element_lines([], [], [(value, self._at(j))], self.names)
-        kept = []
+        workspace_rows = []
         for k in range(self.workspace):
-            kept.append(f"  %w{k}_bytes = mul i64 {self.tile or f'%n{row}'}, {WORKSPACE_ITEM * k}")
-            kept.append(f"  %w{k} = getelementptr i8, ptr %p{count}, i64 %w{k}_bytes")
+            workspace_rows.append(f"  %w{k}_bytes = mul i64 {self.tile or f'%n{row}'}, {WORKSPACE_ITEM * k}")
+            workspace_rows.append(f"  %w{k} = getelementptr i8, ptr %p{count}, i64 %w{k}_bytes")
         moves = [step == "any" for step in self.steps]
-        body = [*kept, *(self._in_tiles(body) if self.tile else body)]
+        body = [*workspace_rows, *(self._in_tiles(body) if self.tile else body)]
         before, each_row, after = self._sums(sums)
         lines = nest(rank, rank - 1, moves, [*body, *each_row], before)
         return "\n".join([head, "entry:", *self._ufunc_arguments(), *lines, *after, "  ret void", "}"]) + "\n"
@@ -145,16 +145,16 @@ class _Writer:
         if not self.kept:
             return [], [], []
         n, before, flushed = f"%n{self.row}", ["  %rows_p = alloca i64", "  store i64 0, ptr %rows_p"], []
-        for c, kept in self.kept.items():
+        for c, register in self.kept.items():
             before += [
-                f"  {kept}_bytes = mul i64 {n}, {WORKSPACE_ITEM * self.workspace}",
-                f"  {kept} = getelementptr i8, ptr %p{len(self.steps)}, i64 {kept}_bytes",
-                f"  {kept}_place = mul i64 {n}, {c}",
-                f"  {kept}_sums = getelementptr double, ptr %b{array}_0, i64 {kept}_place",
-                f"  {kept}_size = mul i64 {n}, 4",
-                f"  call void @llvm.memset.p0.i64(ptr {kept}, i8 0, i64 {kept}_size, i1 false)",
+                f"  {register}_bytes = mul i64 {n}, {WORKSPACE_ITEM * self.workspace}",
+                f"  {register} = getelementptr i8, ptr %p{len(self.steps)}, i64 {register}_bytes",
+                f"  {register}_place = mul i64 {n}, {c}",
+                f"  {register}_sums = getelementptr double, ptr %b{array}_0, i64 {register}_place",
+                f"  {register}_size = mul i64 {n}, 4",
+                f"  call void @llvm.memset.p0.i64(ptr {register}, i8 0, i64 {register}_size, i1 false)",
             ]
-            flushed.append(f"  call void @flush(ptr {kept}_sums, ptr {kept}, i64 {n})")
+            flushed.append(f"  call void @flush(ptr {register}_sums, ptr {register}, i64 {n})")
             self.workspace += 1
         each_row = [
             "  %rows_before = load i64, ptr %rows_p",
@@ -219,9 +219,9 @@ class _Writer:
                 if value.kind in ("reduction", "picked") and not is_row:
                     raise CannotLower("a row of one number")
                 if value.kind != "instruction":
-                    place = self.inputs.get(id(operand))
-                    if place is not None and is_row and self.steps[place] == "unit":
-                        self.stored[id(operand)] = self._at(place)
+                    array_index = self.inputs.get(id(operand))
+                    if array_index is not None and is_row and self.steps[array_index] == "unit":
+                        self.stored[id(operand)] = self._at(array_index)
                         continue
                 elif not (is_row and id(value) in program.rows and is_later) or operand.kind != "instruction":
                     continue
@@ -254,10 +254,10 @@ class _Writer:
                 self.names[id(value)] = name
             elif value.kind == "picked":
                 row, number = value.operands
-                at, kind = f"%at{len(self.names)}", storage(row.dtype)
+                address, kind = f"%at{len(self.names)}", storage(row.dtype)
                 name = self.names[id(number)]
-                lines.append(f"  {at} = getelementptr {kind}, ptr {self.stored[id(row)]}, i64 {name}")
-                lines += element_lines([(value, at)], [], [], self.names)
+                lines.append(f"  {address} = getelementptr {kind}, ptr {self.stored[id(row)]}, i64 {name}")
+                lines += element_lines([(value, address)], [], [], self.names)
             elif value.kind == "instruction":
                 lines += element_lines([], [value], [], self.names)
         return lines
@@ -326,9 +326,9 @@ class _Writer:
             for v in program.order
             if id(v) in self.stored and (levels[id(v)] < level or v.kind in ("ufunc", "draw"))
         ]
-        given = [*known, *program.inputs, *(v for v in program.order if id(v) not in program.rows)]
+        available = [*known, *program.inputs, *(v for v in program.order if id(v) not in program.rows)]
         ends = [*(v for v, _, _ in targets), *(v for v, _ in columns)]
-        order = [v for v in made_of(ends, given) if v.kind == "instruction"]
+        order = [v for v in made_of(ends, available) if v.kind == "instruction"]
         used = list(dict.fromkeys([*(o for v in order for o in v.operands), *ends]))
         reads, numbers = [], []
         for value in used:
@@ -347,8 +347,8 @@ class _Writer:
 
     def _is_given(self, value: Value) -> bool:
         """Return True if a stored value is in an input's row."""
-        place = self.inputs.get(id(value))
-        return place is not None and self.stored[id(value)] == self._at(place)
+        array_index = self.inputs.get(id(value))
+        return array_index is not None and self.stored[id(value)] == self._at(array_index)
 
     def _written_pass(
         self,

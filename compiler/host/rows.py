@@ -91,15 +91,15 @@ def _whole(kernel: RowsKernel) -> Kernel:
     for i, call in enumerate(kernel.planned_calls):
         _, planned = call.planned(specs)
         results, made = call.results, call.specs
-        names |= {node: f"t{i}_{place}" for place, node in results.items()}
+        names |= {node: f"t{i}_{index}" for index, node in results.items()}
         fresh = planned.fresh if len(made) == 1 else planned.first if set(results) == {0} else None
         if fresh is not None:
             lines.append(f"    t{i}_0 = {call_text(fresh, None, i, call.operands, names, globals_)}")
             continue
-        for place, spec in enumerate(made):
-            globals_[f"new{i}_{place}"] = no_array if spec is None else allocator_of(spec)
-            lines.append(f"    t{i}_{place} = new{i}_{place}()")
-        outs = ", ".join(f"t{i}_{place}" for place in range(len(made)))
+        for index, spec in enumerate(made):
+            globals_[f"new{i}_{index}"] = no_array if spec is None else allocator_of(spec)
+            lines.append(f"    t{i}_{index} = new{i}_{index}()")
+        outs = ", ".join(f"t{i}_{index}" for index in range(len(made)))
         into = planned.unshared or planned.into
         lines.append(f"    {call_text(into, outs, i, call.operands, names, globals_)}")
     lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
@@ -187,7 +187,7 @@ def _in_blocks(kernel: RowsKernel) -> Kernel:
     count, whole = len(blocks.lead), slice(None)
     out_shapes = [blocks.lead + tuple(node.val.sizes[count:]) for node in kernel.outputs]
     in_shapes = [blocks.seen(view)[0] for view in blocks.views]
-    places = [kernel.inputs.index(view.node) for view in blocks.views]
+    input_indices = [kernel.inputs.index(view.node) for view in blocks.views]
     moves = [blocks.sliced(view) for view in blocks.views]
     work = [
         (
@@ -202,7 +202,7 @@ def _in_blocks(kernel: RowsKernel) -> Kernel:
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         targets = [out.reshape(shape) for out, shape in zip(outs, out_shapes, strict=True)]
-        views = [inputs[place].reshape(shape) for place, shape in zip(places, in_shapes, strict=True)]
+        views = [inputs[index].reshape(shape) for index, shape in zip(input_indices, in_shapes, strict=True)]
 
         def part(first: int, last: int) -> None:
             for program, index, own in work[first:last]:
@@ -285,19 +285,19 @@ def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) 
     globals_: dict[str, Any] = {"empty": np.empty}
     arrays = _Arrays(kernel)
     arrays.set_outputs({node: blocks.result_spec(node.val, block) for node in kernel.outputs})
-    seen = {view: f"a{i}" for i, view in enumerate(blocks.views)}
-    head = ", ".join([*(arrays.names[node] for node in kernel.outputs), *seen.values()])
+    view_names = {view: f"a{i}" for i, view in enumerate(blocks.views)}
+    head = ", ".join([*(arrays.names[node] for node in kernel.outputs), *view_names.values()])
     specs: dict[Node, TensorSpec] = {}
     for i, call in enumerate(kernel.planned_calls):
         own = views_of(call, kernel.inputs, kernel.space)
-        given = specs | {node: blocks.spec_of(view, block) for node, view in own.items()}
-        _, planned = call.planned(given)
-        known = arrays.names | {node: seen[view] for node, view in own.items()}
+        block_specs = specs | {node: blocks.spec_of(view, block) for node, view in own.items()}
+        _, planned = call.planned(block_specs)
+        known = arrays.names | {node: view_names[view] for node, view in own.items()}
         read = {known[operand] for operand in call.operands if isinstance(operand, Node)}
         results = call.results
         outs: list[str] = []
-        for place, spec in enumerate(call.specs):
-            made, node = blocks.result_spec(spec, block), results.get(place)
+        for index, spec in enumerate(call.specs):
+            made, node = blocks.result_spec(spec, block), results.get(index)
             name, is_new = arrays.name_of(i, node, made, outs)
             if is_new:
                 globals_[f"d{name}"], globals_[f"s{name}"] = _key(made)

@@ -43,14 +43,14 @@ def with_single_steps(schedule: Schedule) -> Schedule:
         return schedule
     nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
     known = fused_steps(nodes)
-    found = {step.node: step for step in known.values() if step.is_loop_alone(ALONE)}
-    return Schedule(schedule.graph, tuple(_steps(schedule, found))) if found else schedule
+    single = {step.node: step for step in known.values() if step.is_loop_alone(ALONE)}
+    return Schedule(schedule.graph, tuple(_steps(schedule, single))) if single else schedule
 
 
-def _steps(schedule: Schedule, found: dict[Node, FusedStep]) -> Iterator[Step]:
+def _steps(schedule: Schedule, single: dict[Node, FusedStep]) -> Iterator[Step]:
     taken: set[Node] = set()
     for step in schedule.steps:
-        call = found.get(step.node) if isinstance(step, OperatorCall) else None
+        call = single.get(step.node) if isinstance(step, OperatorCall) else None
         kernel = None if call is None else _kernel(call)
         if kernel is not None:
             taken |= set(kernel.outputs)

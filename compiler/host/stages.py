@@ -77,8 +77,8 @@ def staged(lowered: Lowered) -> Stages:
     steps: list[Loop | NumpyStep] = []
     for level in range(max(levels.values(), default=0) + 1):
         steps += [NumpyStep(v, arrays[id(v)]) for v in order if v.by_numpy and levels[id(v)] == level]
-        here = [v for v in order if levels[id(v)] == level]
-        writes = [(v, arrays[id(v)]) for v in here if v.kind == "instruction" and id(v) in arrays]
+        level_values = [v for v in order if levels[id(v)] == level]
+        writes = [(v, arrays[id(v)]) for v in level_values if v.kind == "instruction" and id(v) in arrays]
         writes += [(v, name) for v, name in copies if levels[id(v)] == level]
         if writes:
             steps.append(Loop(tuple(_leaves([v for v, _ in writes], arrays, levels, level)), tuple(writes)))
@@ -89,16 +89,16 @@ def _leaves(
     values: Sequence[Value], arrays: dict[int, str], levels: dict[int, int], level: int
 ) -> list[Value]:
     """Return the values that a loop reads from arrays: inputs, NumPy results, and values that earlier loops stored."""
-    found: dict[int, Value] = {}
-    seen: set[int] = set()
+    leaves: dict[int, Value] = {}
+    visited: set[int] = set()
     stack = list(reversed(values))
     while stack:
         value = stack.pop()
-        if id(value) in seen or value.kind == "constant":
+        if id(value) in visited or value.kind == "constant":
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if value.kind != "instruction" or (id(value) in arrays and levels[id(value)] < level):
-            found[id(value)] = value
+            leaves[id(value)] = value
         else:
             stack += reversed(value.operands)
-    return list(found.values())
+    return list(leaves.values())

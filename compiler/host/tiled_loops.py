@@ -27,11 +27,13 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
 
     An array that is contiguous along another dimension is read in blocks by `loops`.
     """
-    found = target()
-    if found is None:
+    loop_target = target()
+    if loop_target is None:
         return None
     try:
-        lowered = Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager))
+        lowered = Lowered(
+            kernel, ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager)
+        )
     except CannotLower:
         return None
     order = made_of(lowered.outputs)
@@ -56,10 +58,12 @@ def tiled_loop(kernel: FusedKernel, program: RowProgram) -> Kernel:
     """Return a function from a kernel's input arrays to its output arrays."""
     outs = range(len(kernel.outputs))
     inputs = [value for value in program.inputs if value.kind != "seeds"]
-    places = [value.detail for value in inputs]
+    input_indices = [value.detail for value in inputs]
     geometry = whole_geometry(kernel, outs, inputs)
-    work = work_of(kernel, places, program.instructions)
+    work = work_of(kernel, input_indices, program.instructions)
     parts = geometry.parts(part_limit(work, kernel.domain.numel))
     loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)
     workspace = loop.workspace * TILE * WORKSPACE_ITEM
-    return over_parts(kernel, loop_function(loop.text), parts, outs, places, sharing_of(work), workspace)
+    return over_parts(
+        kernel, loop_function(loop.text), parts, outs, input_indices, sharing_of(work), workspace
+    )

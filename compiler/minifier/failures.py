@@ -42,17 +42,17 @@ def failure_of(program: Program, backend: str | Backend, rtol: float, atol: floa
             return None
     with seeded(program.inputs):
         try:
-            found = tuple(compile_graph(program.graph.copy(), backend, own)[0](*own))
+            outputs = tuple(compile_graph(program.graph.copy(), backend, own)[0](*own))
         except Exception as error:  # any exception is the failure that the caller looks for
             line = str(error).partition("\n")[0]
             return Failure(type(error).__name__, f"{type(error).__name__}: {line}")
-    if len(found) != len(expected):
-        return Failure("differs", f"there are {len(found)} results compiled, {len(expected)} not")
-    for what, wanted, had in (("result", expected, found), ("input", inputs, own)):
-        for i, (a, b) in enumerate(zip(wanted, had, strict=True)):
+    if len(outputs) != len(expected):
+        return Failure("differs", f"there are {len(outputs)} results compiled, {len(expected)} not")
+    for description, expected_outputs, had in (("result", expected, outputs), ("input", inputs, own)):
+        for i, (a, b) in enumerate(zip(expected_outputs, had, strict=True)):
             text = difference(a, b, rtol, atol)
             if text is not None:
-                return Failure("differs", f"{what} {i} {text}")
+                return Failure("differs", f"{description} {i} {text}")
     return None
 
 
@@ -67,22 +67,26 @@ def check_of(check: Check) -> Callable[[Program], Failure | None]:
     return failure
 
 
-def difference(expected: Any, found: Any, rtol: float, atol: float) -> str | None:
+def difference(expected: Any, outputs: Any, rtol: float, atol: float) -> str | None:
     """Describe how two results differ, as the end of a sentence; None if they are close."""
-    if not isinstance(expected, TensorImpl) or not isinstance(found, TensorImpl):
-        return None if expected is found or expected == found else f"is {found!r} compiled, {expected!r} not"
-    a, b = expected._spec, found._spec
+    if not isinstance(expected, TensorImpl) or not isinstance(outputs, TensorImpl):
+        return (
+            None
+            if expected is outputs or expected == outputs
+            else f"is {outputs!r} compiled, {expected!r} not"
+        )
+    a, b = expected._spec, outputs._spec
     if (a.sizes, a.dtype, a.device) != (b.sizes, b.dtype, b.device):
         return f"is {b!r} compiled, {a!r} not"
-    wanted, had = (_numbers(tensor) for tensor in (expected, found))
+    expected_leaf, had = (_numbers(tensor) for tensor in (expected, outputs))
     with np.errstate(all="ignore"):
-        close = np.isclose(had, wanted, rtol, atol, equal_nan=True)
+        close = np.isclose(had, expected_leaf, rtol, atol, equal_nan=True)
     if close.all():
         return None
-    place = tuple(int(i) for i in np.argwhere(~close)[0])
+    index = tuple(int(i) for i in np.argwhere(~close)[0])
     return (
-        f"differs in {int((~close).sum())} of {close.size} elements, at {list(place)} {had[place]!s} compiled, "
-        f"{wanted[place]!s} not"
+        f"differs in {int((~close).sum())} of {close.size} elements, at {list(index)} {had[index]!s} compiled, "
+        f"{expected_leaf[index]!s} not"
     )
 
 

@@ -114,18 +114,18 @@ def minify(
             last = find(small) or first
             text = source_text(small, sources, last, named, (rtol, atol))
             return Minified(small.graph, small.inputs, last.text, text)
-    said = (
+    description = (
         "compiled, it gives what its operators give one by one." if check is None else "the check is false."
     )
-    return Minified(None, (), None, f"The program does not fail: {said}")
+    return Minified(None, (), None, f"The program does not fail: {description}")
 
 
 def _fails_like(first: Failure, find: Callable[[Program], Failure | None]) -> Callable[[Program], bool]:
     """Return a function that checks if a smaller program fails in the same way as the first."""
 
     def fails(tried: Program) -> bool:
-        found = find(tried)
-        return found is not None and found.kind == first.kind
+        observed = find(tried)
+        return observed is not None and observed.kind == first.kind
 
     return fails
 
@@ -147,14 +147,14 @@ def _programs(recording: Recording, tensors: Sequence[Any]) -> list[Program]:
     parts = split(recording)
     forward = Program(parts.forward, inputs)
     with seeded(inputs):
-        kept = interpreted(parts.forward)(*forward.copied_inputs())[recording.results :]
+        graphs = interpreted(parts.forward)(*forward.copied_inputs())[recording.results :]
         programs = [forward]
         for stage in parts.stages:
             specs = [node.val for node in stage.graph.find_nodes(op="placeholder")]
-            given = [*(inputs[i] for i in stage.kept_inputs), *(copied(kept[i]) for i in stage.kept)]
-            given += [
+            arguments = [*(inputs[i] for i in stage.saved_inputs), *(copied(graphs[i]) for i in stage.saved)]
+            arguments += [
                 ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device).normal_()
-                for spec in specs[len(given) :]
+                for spec in specs[len(arguments) :]
             ]
-            programs.append(Program(stage.graph, tuple(given)))
+            programs.append(Program(stage.graph, tuple(arguments)))
     return programs

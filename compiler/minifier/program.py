@@ -76,13 +76,13 @@ def evaluated(program: Program) -> dict[Node, Any]:
     """Return the value of each node of a program, copied when it is computed."""
     values: dict[Node, Any] = {}
     current: dict[Node, Any] = {}
-    given = iter(program.copied_inputs())
+    input_values = iter(program.copied_inputs())
     with seeded(program.inputs):
         for node in program.graph.nodes:
             if node.op == "output":
                 continue
             if node.op == "placeholder":
-                current[node] = next(given)
+                current[node] = next(input_values)
             else:
                 arguments = map_nodes(node.args, current.__getitem__)
                 named = map_nodes(dict(node.kwargs), current.__getitem__)
@@ -93,13 +93,13 @@ def evaluated(program: Program) -> dict[Node, Any]:
 
 
 def part_of(
-    program: Program, values: dict[Node, Any], kept: Collection[Node], outputs: Sequence[Node]
+    program: Program, values: dict[Node, Any], selected: Collection[Node], outputs: Sequence[Node]
 ) -> Program:
     """Return the program that computes some outputs by the kept steps; the results of other steps become inputs.
 
     Kept writes and random ops stay; other steps stay if an output needs them.
     """
-    steps = {node for node in kept if node.op == "call_function"}
+    steps = {node for node in selected if node.op == "call_function"}
     steps |= {n for n in program.graph.nodes if n.target is operator.getitem and n.args[0] in steps}
     effects = [node for node in steps if node.is_impure]
     needed: set[Node] = set()

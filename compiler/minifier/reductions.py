@@ -65,9 +65,9 @@ def _earliest_output(program: Program, fails: Fails) -> Program:
     values, steps = evaluated(program), program.steps
     nodes = [node for node in program.graph.find_nodes(op="call_function") if is_tensor(node)]
 
-    def made(place: int) -> Program:
-        before = set(nodes[: place + 1])
-        return part_of(program, values, [n for n in steps if n in before or not is_tensor(n)], [nodes[place]])
+    def made(index: int) -> Program:
+        before = set(nodes[: index + 1])
+        return part_of(program, values, [n for n in steps if n in before or not is_tensor(n)], [nodes[index]])
 
     low, high = 0, len(nodes)
     while low < high:
@@ -78,23 +78,23 @@ def _earliest_output(program: Program, fails: Fails) -> Program:
             low = middle + 1
     if high == len(nodes):
         return program
-    found = made(high)
-    return found if len(found.steps) < len(program.steps) else program
+    output_index = made(high)
+    return output_index if len(output_index.steps) < len(program.steps) else program
 
 
 def _fewer_steps(program: Program, fails: Fails) -> Program:
     """Remove unneeded steps; values that only removed steps read become results."""
     values, outputs, steps = evaluated(program), set(program.outputs), program.steps
 
-    def made(kept: Sequence[Node]) -> Program:
-        inside = set(kept)
+    def made(steps: Sequence[Node]) -> Program:
+        inside = set(steps)
         inside |= {n for n in program.graph.nodes if n.target is operator.getitem and n.args[0] in inside}
         ends = [
             n
             for n in program.graph.nodes
             if n in inside and is_tensor(n) and (n in outputs or not any(user in inside for user in n.users))
         ]
-        return part_of(program, values, kept, ends)
+        return part_of(program, values, steps, ends)
 
     return made(smallest_subset(steps, lambda kept: fails(made(kept)))) if fails(made(steps)) else program
 
@@ -106,10 +106,10 @@ def _smaller_sizes(program: Program, fails: Fails) -> Program:
         for smaller in sorted({1, 2, 3, size // 4, size // 2} - {0}):
             if smaller >= size:
                 break
-            tried = (_resized(program, size, smaller, multiples) for multiples in (False, True))
-            found = next((p for p in tried if p is not None and fails(p)), None)
-            if found is not None:
-                program = found
+            candidates = (_resized(program, size, smaller, multiples) for multiples in (False, True))
+            smaller_program = next((p for p in candidates if p is not None and fails(p)), None)
+            if smaller_program is not None:
+                program = smaller_program
                 break
     return program
 
@@ -134,8 +134,8 @@ def _resized(program: Program, size: int, smaller: int, multiples: bool) -> Prog
                 tensor = tensor.narrow(dim, 0, n // size * smaller)
         inputs.append(copied(tensor.contiguous()))
 
-    def run(*given: Any) -> tuple[Any, ...]:
-        values = dict(zip(program.graph.find_nodes(op="placeholder"), given, strict=True))
+    def run(*arguments: Any) -> tuple[Any, ...]:
+        values = dict(zip(program.graph.find_nodes(op="placeholder"), arguments, strict=True))
 
         def argument(value: Any) -> Any:
             if isinstance(value, Node):

@@ -105,12 +105,20 @@ def source_text(
     head, _, body = program.graph.python_code.partition("\n")
     head = head.replace("def forward(self, ", "def f(").replace("def forward(self)", "def f()")
     run = CALL.format(seed=SEED)
-    what = f"{failure.text[0].upper()}{failure.text[1:]}."
+    description = f"{failure.text[0].upper()}{failure.text[1:]}."
     if failure.kind != "check":
-        given = getattr(backend, "__name__", "")
-        shown = repr(backend) if isinstance(backend, str) else given if given.isidentifier() else "backend"
+        backend_name = getattr(backend, "__name__", "")
+        shown = (
+            repr(backend)
+            if isinstance(backend, str)
+            else backend_name
+            if backend_name.isidentifier()
+            else "backend"
+        )
         if backend not in BUILT_IN:
-            what += f"\n\nImport the backend, {shown}, before it is used here."
+            description += f"\n\nImport the backend, {shown}, before it is used here."
         run = COMPARE.format(seed=SEED, backend=shown, rtol=tolerances[0], atol=tolerances[1])
     lines = "".join(f"        {source},\n" for source in sources)
-    return TEXT.format(what=what.replace('"""', "'''"), inputs=lines, function=f"{head}\n{body}", run=run)
+    return TEXT.format(
+        what=description.replace('"""', "'''"), inputs=lines, function=f"{head}\n{body}", run=run
+    )

@@ -46,17 +46,17 @@ def missing_kernels(launches: Sequence[Launch], cuda: int) -> list[KernelRequest
 
     Each kernel is the variant for addresses that are multiples of 16, which nearly all are.
     """
-    kept = store()
-    if kept is None:
+    kernel_cache = store()
+    if kernel_cache is None:
         return []
-    found: dict[str, KernelRequest] = {}
+    missing: dict[str, KernelRequest] = {}
     for launch in launches:
         request = launch.request()
         if not request.kernel.__module__.startswith(PREFIX):
             continue
         key = kernel_key(request, cuda)
-        if key is None or key in found or find_archived(request, cuda) is not None:
+        if key is None or key in missing or find_archived(request, cuda) is not None:
             continue
-        if kept.read(key) is None:
-            found[key] = request
-    return list(found.values())
+        if kernel_cache.read(key) is None:
+            missing[key] = request
+    return list(missing.values())

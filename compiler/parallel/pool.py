@@ -32,12 +32,12 @@ START = 3.0
 def thread_count() -> int:
     """Return the maximum number of compiling processes. Raise ValueError if ``TRITEN_COMPILE_THREADS`` is not a
     number."""
-    given = os.environ.get("TRITEN_COMPILE_THREADS", "")
-    if not given:
+    setting = os.environ.get("TRITEN_COMPILE_THREADS", "")
+    if not setting:
         return min(MAX_PROCESSES, os.cpu_count() or 1)
-    if not given.isdecimal():
-        raise ValueError(f"TRITEN_COMPILE_THREADS: expected a number of processes, got {given!r}")
-    return int(given)
+    if not setting.isdecimal():
+        raise ValueError(f"TRITEN_COMPILE_THREADS: expected a number of processes, got {setting!r}")
+    return int(setting)
 
 
 def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> None:
@@ -51,7 +51,7 @@ def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> Non
         cuda: The CUDA version of the driver.
         count: The maximum number of processes, including this one.
     """
-    here = deque([request for request in requests if not _is_text(request)])
+    in_process = deque([request for request in requests if not _is_text(request)])
     waiting = deque([request for request in requests if _is_text(request)])
     progress = _Progress(len(requests))
     errors: list[str] = []
@@ -59,7 +59,7 @@ def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> Non
     is_asked = False
     import_triton()
     try:
-        while request := taken(here) or taken(waiting):
+        while request := taken(in_process) or taken(waiting):
             before = time.perf_counter()
             failed = compile_request(request, cuda)
             took = time.perf_counter() - before
@@ -147,8 +147,8 @@ class _Worker:
         self.thread.start()
 
     def _work(self) -> None:
-        given, answers = self.process.stdin, self.process.stdout
-        assert given is not None and answers is not None
+        requests, answers = self.process.stdin, self.process.stdout
+        assert requests is not None and answers is not None
         if answers.readline() != READY:
             if not self.is_ended:
                 self.errors.append("a process that was to compile kernels ended at its start")
@@ -157,8 +157,8 @@ class _Worker:
         while request := taken(self.waiting):
             name = kernel_name(request.kernel)
             try:
-                given.write(request_to_json(request, self.cuda) + "\n")
-                given.flush()
+                requests.write(request_to_json(request, self.cuda) + "\n")
+                requests.flush()
                 failed = json.loads(answers.readline())["error"]
             except (OSError, ValueError) as error:
                 if not self.is_ended:

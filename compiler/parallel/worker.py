@@ -24,15 +24,15 @@ def import_triton() -> None:
         from triton import compiler  # noqa: F401
 
 
-def request_of(asked: dict[str, Any]) -> KernelRequest:
+def request_of(message: dict[str, Any]) -> KernelRequest:
     """Return the kernel of another process's request, from its text."""
     return KernelRequest(
-        kernel=getattr(module_of(asked["text"]), asked["name"]),
-        signature=asked["signature"],
-        constexprs=asked["constexprs"],
-        divisible=frozenset(asked["divisible"]),
-        capability=asked["capability"],
-        options=asked["options"],
+        kernel=getattr(module_of(message["text"]), message["name"]),
+        signature=message["signature"],
+        constexprs=message["constexprs"],
+        divisible=frozenset(message["divisible"]),
+        capability=message["capability"],
+        options=message["options"],
     )
 
 
@@ -51,8 +51,8 @@ def main() -> None:
     import_triton()
     print(READY, end="", file=answers, flush=True)
     for line in sys.stdin:
-        asked = json.loads(line)
-        error = compile_request(request_of(asked), asked["cuda"])
+        message = json.loads(line)
+        error = compile_request(request_of(message), message["cuda"])
         print(json.dumps({"error": error}), file=answers, flush=True)
 
 

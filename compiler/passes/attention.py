@@ -57,12 +57,12 @@ class Mask(NamedTuple):
     """Mask arguments of the operator.
 
     Attributes:
-        given: The operand: bools of the kept elements, or numbers to add; None without a mask.
+        operand: The operand: bools of the kept elements, or numbers to add; None without a mask.
         is_causal: True if each query attends to the keys up to its own position.
         factor: 1 for each query, or NaN if it attends to no key; None if there is no such query.
     """
 
-    given: Node | None = None
+    operand: Node | None = None
     is_causal: bool = False
     factor: Node | None = None
 
@@ -72,12 +72,12 @@ def fuse_attention(graph: Graph) -> bool:
     if not has_attention(graph):
         return False
     graph.eliminate_dead_code()
-    found = [each for each in attentions(graph) if _is_served(each)]
-    for each in found:
+    fusible = [each for each in attentions(graph) if _is_served(each)]
+    for each in fusible:
         _Replacement(graph, each).run()
-    if found:
+    if fusible:
         graph.eliminate_dead_code()
-    return bool(found)
+    return bool(fusible)
 
 
 def _is_served(attention: Attention) -> bool:
@@ -161,14 +161,18 @@ class _Replacement:
         sizes = (*self.attention.lead, rows, columns)
         turned = (*sizes[:2], columns, rows)
         path = ancestors(operand)
-        for place in reversed(range(len(path))):
-            node = path[place]
+        for index in reversed(range(len(path))):
+            node = path[index]
             if node.val.sizes not in (sizes, turned):
                 continue
-            found = seen_from(node, path[:place][::-1])
-            if found is None:
+            seen_elements = seen_from(node, path[:index][::-1])
+            if seen_elements is None:
                 continue
-            lines = found if len(found.sizes) == 3 else Elements(node, (1, *found.sizes), (0, *found.strides))
+            lines = (
+                seen_elements
+                if len(seen_elements.sizes) == 3
+                else Elements(node, (1, *seen_elements.sizes), (0, *seen_elements.strides))
+            )
             lines = lines.transposed() if is_turned else lines
             own = seen_from(node, ())
             assert own is not None
@@ -199,21 +203,23 @@ class _Replacement:
         if has_empty:
             hides = scores.mask if scores.is_filled else self.call("eq.Scalar", scores.mask, -math.inf)
             is_empty = self.call("all.dim", hides, -1, True)
-            ones = self.call("new_ones", self.attention.query, list(is_empty.val.sizes))
-            factor = self.call("masked_fill.Scalar", ones, is_empty, math.nan)
-        given = self.call("logical_not", scores.mask) if scores.is_filled else scores.mask
-        return Mask(given, factor=factor)
+            ones_column = self.call("new_ones", self.attention.query, list(is_empty.val.sizes))
+            factor = self.call("masked_fill.Scalar", ones_column, is_empty, math.nan)
+        operand = self.call("logical_not", scores.mask) if scores.is_filled else scores.mask
+        return Mask(operand, factor=factor)
 
     def forward(self, query: Node, key: Node, value: Node, mask: Mask, has_gradients: bool) -> list[Node]:
         """Add the operator, and return its results."""
         scale = self.attention.scores.scale
         if self.on_cuda:
             name = "_scaled_dot_product_efficient_attention"
-            given = (query, key, value, mask.given, has_gradients, self.p, mask.is_causal)
-            return self.results_of(self.call(name, *given, scale=scale))
+            operands = (query, key, value, mask.operand, has_gradients, self.p, mask.is_causal)
+            return self.results_of(self.call(name, *operands, scale=scale))
         name = "_scaled_dot_product_flash_attention_for_cpu"
-        masked: dict[str, Any] = {} if mask.given is None else {"attn_mask": mask.given}
-        return self.results_of(self.call(name, query, key, value, 0.0, mask.is_causal, **masked, scale=scale))
+        mask_argument: dict[str, Any] = {} if mask.operand is None else {"attn_mask": mask.operand}
+        return self.results_of(
+            self.call(name, query, key, value, 0.0, mask.is_causal, **mask_argument, scale=scale)
+        )
 
     def backward(
         self, gradients: Gradients, query: Node, key: Node, value: Node, mask: Mask, made: tuple[Node, ...]
@@ -221,23 +227,34 @@ class _Replacement:
         """Add the derivative, and redirect the readers of the gradients to it."""
         queries, _, _, width_v = self.attention.sizes
         scale = self.attention.scores.scale
-        wanted = [gradients.of_query, gradients.of_key, gradients.of_value]
-        places = {node: i for i, node in enumerate(self.graph.nodes)}
-        first = min((n for n in wanted if n is not None), key=places.__getitem__)
+        grads = [gradients.of_query, gradients.of_key, gradients.of_value]
+        index_of = {node: i for i, node in enumerate(self.graph.nodes)}
+        first = min((n for n in grads if n is not None), key=index_of.__getitem__)
         with self.graph.inserting_before(first):
             grad = self.whole(gradients.grad, queries, width_v)
             out, logsumexp, *drawn = made
             if self.on_cuda:
                 name = "_scaled_dot_product_efficient_attention_backward"
-                asked = [node is not None for node in wanted]
-                bias = self.call("new_zeros", query, [0]) if mask.given is None else mask.given
-                given = (grad, query, key, value, bias, out, logsumexp, *drawn, self.p, [*asked, False])
-                node = self.call(name, *given, mask.is_causal, scale=scale)
+                needs_grad = [node is not None for node in grads]
+                bias = self.call("new_zeros", query, [0]) if mask.operand is None else mask.operand
+                operands = (
+                    grad,
+                    query,
+                    key,
+                    value,
+                    bias,
+                    out,
+                    logsumexp,
+                    *drawn,
+                    self.p,
+                    [*needs_grad, False],
+                )
+                node = self.call(name, *operands, mask.is_causal, scale=scale)
             else:
                 name = "_scaled_dot_product_flash_attention_for_cpu_backward"
-                masked: dict[str, Any] = {} if mask.given is None else {"attn_mask": mask.given}
-                given = (grad, query, key, value, out, logsumexp, 0.0, mask.is_causal)
-                node = self.call(name, *given, **masked, scale=scale)
+                mask_argument: dict[str, Any] = {} if mask.operand is None else {"attn_mask": mask.operand}
+                operands = (grad, query, key, value, out, logsumexp, 0.0, mask.is_causal)
+                node = self.call(name, *operands, **mask_argument, scale=scale)
             of_query, of_key, of_value, *_ = self.results_of(node)
             if mask.factor is not None:
                 of_value = self.call("mul.Tensor", of_value, self.call("amax", mask.factor, [-2], True))

@@ -92,22 +92,22 @@ class _Steps:
         """Add a step."""
         return called(self.graph, find_overload(f"aten::{name}"), *args, **kwargs)
 
-    def of_elements(self, given: Node) -> Node:
+    def of_elements(self, operand: Node) -> Node:
         """Return a number for each element, in the precision of the steps."""
-        return given if given.val.dtype is self.wide else self.call("_to_copy", given, dtype=self.wide)
+        return operand if operand.val.dtype is self.wide else self.call("_to_copy", operand, dtype=self.wide)
 
-    def of_channels(self, given: Node) -> Node:
+    def of_channels(self, operand: Node) -> Node:
         """Return a number for each channel, in the precision of the steps."""
-        made = self.call("view", given, self.along)
-        if given.val.dtype is self.wide:
+        made = self.call("view", operand, self.along)
+        if operand.val.dtype is self.wide:
             return made
         return self.of_elements(self.expanded(made) if self.spec.is_contiguous else made)
 
-    def expanded(self, given: Node) -> Node:
+    def expanded(self, operand: Node) -> Node:
         """Return a number for each channel, expanded to each element."""
-        if given.val.sizes == self.spec.sizes:
-            return given
-        return self.call("expand", given, list(self.spec.sizes))
+        if operand.val.sizes == self.spec.sizes:
+            return operand
+        return self.call("expand", operand, list(self.spec.sizes))
 
     def mean(self, total: Node) -> Node:
         """Return a channel's mean over its elements, at each element."""
@@ -178,20 +178,20 @@ def _rewrite_backward(graph: Graph, node: Node) -> None:
 
     chain = _chain_of(grad)
     with graph.inserting_before(node):
-        change = steps.of_elements(grad)
-        plain = call("sum.dim_IntList", change, dims)
-        scaled = call("sum.dim_IntList", call("mul.Tensor", change, normalised()), dims)
+        grad_elements = steps.of_elements(grad)
+        plain = call("sum.dim_IntList", grad_elements, dims)
+        scaled = call("sum.dim_IntList", call("mul.Tensor", grad_elements, normalised()), dims)
         # A chain with no other reader is recomputed, so that the kernel of the sums writes nothing else.
-        change = steps.of_elements(_copied(graph, chain) if chain else grad)
+        grad_elements = steps.of_elements(_copied(graph, chain) if chain else grad)
         # All that reads it waits for the sums, and is no part of their kernel.
-        made = call("sub.Tensor", change, steps.mean(plain))
-        made = call("sub.Tensor", made, call("mul.Tensor", normalised(), steps.mean(scaled)))
-        made = steps.given_back(call("mul.Tensor", made, steps.scale(rstd, weight)))
-        kept = [
-            None if not wanted else total if val is None else _in_dtype(steps, total, val)
-            for wanted, total, val in zip(mask[1:], (scaled, plain), node.val[1:], strict=True)
+        grad_input = call("sub.Tensor", grad_elements, steps.mean(plain))
+        grad_input = call("sub.Tensor", grad_input, call("mul.Tensor", normalised(), steps.mean(scaled)))
+        grad_input = steps.given_back(call("mul.Tensor", grad_input, steps.scale(rstd, weight)))
+        parameter_grads = [
+            None if not needs_grad else total if val is None else _in_dtype(steps, total, val)
+            for needs_grad, total, val in zip(mask[1:], (scaled, plain), node.val[1:], strict=True)
         ]
-    steps.replace(node, (made, *kept))
+    steps.replace(node, (grad_input, *parameter_grads))
 
 
 def _chain_of(node: Node) -> list[Node]:
@@ -204,17 +204,17 @@ def _chain_of(node: Node) -> list[Node]:
     chain, leaves = {node: None}, set()
     waiting = list(node.all_input_nodes)
     while waiting:
-        given = waiting.pop()
-        if given in chain:
+        operand = waiting.pop()
+        if operand in chain:
             continue
-        if _is_pointwise(given) and set(given.users) <= chain.keys() and len(chain) < LONGEST_CHAIN:
-            chain[given] = None
-            waiting += given.all_input_nodes
+        if _is_pointwise(operand) and set(operand.users) <= chain.keys() and len(chain) < LONGEST_CHAIN:
+            chain[operand] = None
+            waiting += operand.all_input_nodes
         else:
-            leaves.add(given)
-    places = {each: i for i, each in enumerate(node.graph.nodes)}
+            leaves.add(operand)
+    index_of = {each: i for i, each in enumerate(node.graph.nodes)}
     large = [leaf for leaf in leaves - chain.keys() if leaf.val.numel == node.val.numel]
-    return sorted(chain, key=places.__getitem__) if len(large) <= 2 else []
+    return sorted(chain, key=index_of.__getitem__) if len(large) <= 2 else []
 
 
 def _copied(graph: Graph, chain: Sequence[Node]) -> Node:

@@ -39,13 +39,13 @@ def broadcast_in_pointwise_steps(graph: Graph) -> bool:
             continue
         if "pointwise" not in node.target._entry.tags or not isinstance(node.val, TensorSpec):
             continue
-        for given in node.all_input_nodes:
+        for operand in node.all_input_nodes:
             if (
-                _is_expanded(given)
-                and _has_sizes_without(node, given)
-                and gives_the_same(node, {given: given.args[0].val})
+                _is_expanded(operand)
+                and _has_sizes_without(node, operand)
+                and gives_the_same(node, {operand: operand.args[0].val})
             ):
-                node.replace_input_with(given, given.args[0])
+                node.replace_input_with(operand, operand.args[0])
                 changed = True
     return changed
 
@@ -59,9 +59,9 @@ def _is_expanded(node: Node) -> bool:
     )
 
 
-def _has_sizes_without(node: Node, given: Node) -> bool:
+def _has_sizes_without(node: Node, operand: Node) -> bool:
     """Return True if another tensor gives a step its sizes."""
-    others = [n for n in node.all_input_nodes if n is not given]
-    return given.val.sizes == node.val.sizes and any(
-        isinstance(n.val, TensorSpec) and n.val.sizes == node.val.sizes for n in others
+    other_operands = [n for n in node.all_input_nodes if n is not operand]
+    return operand.val.sizes == node.val.sizes and any(
+        isinstance(n.val, TensorSpec) and n.val.sizes == node.val.sizes for n in other_operands
     )

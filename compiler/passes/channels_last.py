@@ -82,11 +82,11 @@ def bytes_of_copy(node: Node) -> int | None:
         return None
     from ...triton_kernels.convolution.convolution import copies_input
 
-    planned, _ = call.planned({given: given.val for given in node.all_input_nodes})
+    planned, _ = call.planned({operand: operand.val for operand in node.all_input_nodes})
     if not copies_input(planned):
         return None
-    turned = {**planned.args, "input": pixels_of(planned.args["input"])}
-    again = copies_input(planned._replace(args=turned, outputs=(pixels_of(planned.outputs[0]),)))
+    channels_last_args = {**planned.args, "input": pixels_of(planned.args["input"])}
+    again = copies_input(planned._replace(args=channels_last_args, outputs=(pixels_of(planned.outputs[0]),)))
     return 0 if again else 2 * nbytes(call.values[0])
 
 
@@ -102,10 +102,10 @@ def cost_of(node: Node) -> int:
         if norm is None and not _is_pointwise(made):
             break
         is_computed = True
-        given = [norm.input] if norm is not None else _pictures(made)
-        if len(given) != 1:
+        operands = [norm.input] if norm is not None else _pictures(made)
+        if len(operands) != 1:
             break
-        made = given[0]
+        made = operands[0]
     is_epilogue = made.op == "call_function" and product_call(made) is not None
     return 2 * nbytes(node) * (2 if is_computed and not is_epilogue else 1)
 
@@ -117,8 +117,8 @@ def pixels_of(spec: TensorSpec) -> TensorSpec:
 
 def nbytes(node: Node) -> int:
     """Return the bytes of a step's result."""
-    found: int = node.val.numel * node.val.itemsize
-    return found
+    size: int = node.val.numel * node.val.itemsize
+    return size
 
 
 def _is_picture(spec: Any) -> bool:
@@ -134,24 +134,24 @@ def _chains(graph: Graph, convolutions: Mapping[Node, int]) -> Iterator[list[Nod
     for node in graph.find_nodes(op="call_function"):
         is_norm = _norm_of(node) is not None
         if node in convolutions:
-            inside = [given for given in _pictures(node) if given in chain_of]
+            inside = [operand for operand in _pictures(node) if operand in chain_of]
         elif is_norm or _is_pointwise(node):
-            inside = [given for given in _pictures(node) if given in chain_of]
+            inside = [operand for operand in _pictures(node) if operand in chain_of]
             if not inside:
                 continue
         else:
             continue
         chain: list[Node] = []
-        for other in {id(chain_of[given]): chain_of[given] for given in inside}.values():
+        for other in {id(chain_of[operand]): chain_of[operand] for operand in inside}.values():
             chain += other
         for member in chain:
             chain_of[member] = chain
         # A norm's statistics have no readers.
         chain += [node.args[0], node] if is_norm else [node]
         chain_of[node] = chain
-    place = {node: i for i, node in enumerate(graph.nodes)}
+    index_of = {node: i for i, node in enumerate(graph.nodes)}
     for chain in {id(each): each for each in chain_of.values()}.values():
-        yield sorted(chain, key=place.__getitem__)
+        yield sorted(chain, key=index_of.__getitem__)
 
 
 def _norm_of(node: Node) -> Node | None:
@@ -180,7 +180,7 @@ def _ends(chain: list[Node], results: set[Node]) -> tuple[list[Node], list[Node]
     """Return the inputs of a chain, and its steps that are read outside."""
     inside = set(chain)
     read = dict.fromkeys(
-        given for node in chain if not isinstance(node.val, tuple) for given in _pictures(node)
+        operand for node in chain if not isinstance(node.val, tuple) for operand in _pictures(node)
     )
     entering = [node for node in read if node not in inside]
     leaving = [n for n in chain if n in results or any(user not in inside for user in n.users)]
@@ -203,23 +203,23 @@ def _specs_of(chain: list[Node], entering: list[Node]) -> dict[Node, Any] | None
 
 def _result_of(node: Node, specs: Mapping[Node, Any]) -> Any:
     """Return the specs of a step's results for operands of these specs."""
-    given = node.all_input_nodes
+    operands = node.all_input_nodes
 
     def called(*tensors: Any) -> Any:
-        stand_ins = dict(zip(given, tensors, strict=True))
+        stand_ins = dict(zip(operands, tensors, strict=True))
         return node.target(
             *map_nodes(node.args, stand_ins.__getitem__),
             **map_nodes(dict(node.kwargs), stand_ins.__getitem__),
         )
 
     blanks = []
-    for each in given:
+    for each in operands:
         made = blank_tensor()
         made._spec, made._data = specs.get(each, each.val).replace(requires_grad=False), None
         made._version_cell = made._autograd = made._view_base = None
         blanks.append(made)
-    found = [each.val for each in make_graph(called, "fake")(*blanks).graph.output_node.args[0]]
-    return tuple(found) if isinstance(node.val, tuple | list) else found[0]
+    outputs = [each.val for each in make_graph(called, "fake")(*blanks).graph.output_node.args[0]]
+    return tuple(outputs) if isinstance(node.val, tuple | list) else outputs[0]
 
 
 def _convert(

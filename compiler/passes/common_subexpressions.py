@@ -54,15 +54,15 @@ def share_common_subexpressions(graph: Graph) -> bool:
 
 def _made_for(results: Sequence[Node]) -> set[Node]:
     """Return the results, the values that they are views or parts of, and the steps that make these."""
-    found: set[Node] = set()
+    known: set[Node] = set()
     pending = list(results)
     while pending:
         node = pending.pop()
-        if node not in found:
-            found.add(node)
+        if node not in known:
+            known.add(node)
             if node.target is operator.getitem or is_view(node):
                 pending += node.all_input_nodes[:1]
-    return found
+    return known
 
 
 def _key(value: Any) -> Any:

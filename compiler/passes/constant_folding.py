@@ -54,8 +54,8 @@ COPY = "lift_fresh_copy"
 def fold_constants(graph: Graph) -> bool:
     """Compute the steps that read literals alone, and keep their results. Return True if there were any."""
     nodes = list(graph.nodes)
-    kept = _kept_apart(graph, nodes)
-    changed = _read_numbers(graph, kept)
+    excluded = _kept_apart(graph, nodes)
+    changed = _read_numbers(graph, excluded)
     if _is_capturing():
         return changed
     blank: set[Node] = set()
@@ -67,7 +67,7 @@ def fold_constants(graph: Graph) -> bool:
             blank.add(node)
         elif all(n in constant or _is_overwritten(node, n, blank) for n in _read(node)):
             constant[node] = None
-    ends = [n for n in constant if n not in kept and any(user not in constant for user in n.users)]
+    ends = [n for n in constant if n not in excluded and any(user not in constant for user in n.users)]
     computed: dict[Node, Any] = {}
     total = 0
     for node in ends:
@@ -93,18 +93,18 @@ def literal_value(node: Node, most_bytes: int) -> Any:
 
     Return None also if the step or one before it has more than `most_bytes`.
     """
-    waiting, seen = [node], {node}
+    waiting, visited = [node], {node}
     while waiting:
         each = waiting.pop()
         if not _may_fold(each, most_bytes):
             return None
-        for given in _read(each):
-            is_blank = given.op == "call_function" and getattr(given.target, "_opname", "") in BLANK
-            if is_blank and not _is_overwritten(each, given, {given}):
+        for operand in _read(each):
+            is_blank = operand.op == "call_function" and getattr(operand.target, "_opname", "") in BLANK
+            if is_blank and not _is_overwritten(each, operand, {operand}):
                 return None
-            if given not in seen:
-                seen.add(given)
-                waiting.append(given)
+            if operand not in visited:
+                visited.add(operand)
+                waiting.append(operand)
     return None if _is_capturing() else _computed(node, {})
 
 
@@ -116,19 +116,19 @@ def _kept_apart(graph: Graph, nodes: list[Node]) -> set[Node]:
         if node.op == "call_function" and isinstance(node.target, OpOverload):
             entry = node.target._entry
             if entry.schema.is_mutable or "maybe_aliasing_or_mutating" in entry.tags:
-                own |= {roots[given] for given in node.all_input_nodes}
+                own |= {roots[operand] for operand in node.all_input_nodes}
     return {node for node in nodes if roots.get(node) in own}
 
 
-def _read_numbers(graph: Graph, kept: Collection[Node]) -> bool:
+def _read_numbers(graph: Graph, excluded: Collection[Node]) -> bool:
     """Replace copies of the program's number constants by the constants."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         is_copy = isinstance(node.target, OpOverload) and node.target._opname == COPY
         source = node.args[0] if is_copy else None
-        if node in kept or not isinstance(source, Node) or source.op != "placeholder":
+        if node in excluded or not isinstance(source, Node) or source.op != "placeholder":
             continue
-        if source not in kept and source.val == node.val:
+        if source not in excluded and source.val == node.val:
             node.replace_all_uses_with(source)
             changed = True
     return changed
@@ -146,13 +146,13 @@ def _may_fold(node: Node, most_bytes: int = MAX_BYTES) -> bool:
 
 def _read(node: Node) -> list[Node]:
     """Return the operands whose elements a step reads."""
-    given = node.all_input_nodes
-    return given[1:] if node.target._opname in LIKE else given
+    operands = node.all_input_nodes
+    return operands[1:] if node.target._opname in LIKE else operands
 
 
-def _is_overwritten(node: Node, given: Node, blank: Collection[Node]) -> bool:
+def _is_overwritten(node: Node, operand: Node, blank: Collection[Node]) -> bool:
     """Return True if an operand is uninitialized memory that the step fills."""
-    return given in blank and node.target._opname in OVERWRITING and given is node.args[0]
+    return operand in blank and node.target._opname in OVERWRITING and operand is node.args[0]
 
 
 def _computed(end: Node, computed: dict[Node, Any]) -> Any:
@@ -167,7 +167,7 @@ def _computed(end: Node, computed: dict[Node, Any]) -> Any:
             order[node] = None
         else:
             waiting.append((node, True))
-            waiting += [(given, False) for given in _operands(node)]
+            waiting += [(operand, False) for operand in _operands(node)]
     before = set_inference_mode(False), set_grad_enabled(False)
     try:
         with autocast(end.val.device.type, enabled=False):
@@ -177,9 +177,9 @@ def _computed(end: Node, computed: dict[Node, Any]) -> Any:
         set_grad_enabled(before[1])
         set_inference_mode(before[0])
     value = computed[end]
-    spec, wanted = value._spec, end.val
-    looks = [(s.sizes, s.strides, s.dtype, s.device) for s in (spec, wanted)]
-    return value if looks[0] == looks[1] else None
+    spec, expected_spec = value._spec, end.val
+    layouts = [(s.sizes, s.strides, s.dtype, s.device) for s in (spec, expected_spec)]
+    return value if layouts[0] == layouts[1] else None
 
 
 def _operands(node: Node) -> list[Node]:
@@ -190,10 +190,10 @@ def _operands(node: Node) -> list[Node]:
 def _called(node: Node, computed: Mapping[Node, Any]) -> Any:
     """Compute a step."""
 
-    def value(given: Node) -> Any:
-        if given in computed:
-            return computed[given]
-        spec = given.val  # of a tensor that another one is like
+    def value(operand: Node) -> Any:
+        if operand in computed:
+            return computed[operand]
+        spec = operand.val  # of a tensor that another one is like
         return ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
 
     args, kwargs = map_nodes((node.args, dict(node.kwargs)), value)

@@ -51,12 +51,12 @@ class CrossEntropy(NamedTuple):
     arguments: tuple[Any, ...]
     backward: Node | None
 
-    def result(self, place: int) -> Node | None:
+    def result(self, index: int) -> Node | None:
         """Return the step that takes a result of the loss, or None."""
-        found = [
-            user for user in self.loss.users if user.target is operator.getitem and user.args[1] == place
+        getters = [
+            user for user in self.loss.users if user.target is operator.getitem and user.args[1] == index
         ]
-        return found[0] if found else None
+        return getters[0] if getters else None
 
 
 def fuse_cross_entropy(graph: Graph) -> bool:
@@ -67,15 +67,15 @@ def fuse_cross_entropy(graph: Graph) -> bool:
     graph.eliminate_dead_code()
     changed = False
     for node in losses:
-        found = _found(node) if node.users else None
-        if found is not None and found.softmax.val.device.type == "cuda":
-            changed |= _rewritten(graph, found)
+        loss = _match(node) if node.users else None
+        if loss is not None and loss.softmax.val.device.type == "cuda":
+            changed |= _rewritten(graph, loss)
     if changed:
         graph.eliminate_dead_code()
     return changed
 
 
-def _found(loss: Node) -> CrossEntropy | None:
+def _match(loss: Node) -> CrossEntropy | None:
     softmax, *arguments = bound_arguments(loss)
     if not isinstance(softmax, Node) or operator_name(softmax) != SOFTMAX:
         return None
@@ -85,55 +85,59 @@ def _found(loss: Node) -> CrossEntropy | None:
     backward = [n for n in softmax.users if operator_name(n) == LOSSES[operator_name(loss)]]
     if len(backward) > 1:
         return None
-    found = CrossEntropy(softmax, loss, tuple(arguments), backward[0] if backward else None)
-    if found.backward is not None:
-        _, own, *given, total = bound_arguments(found.backward)
-        if own is not softmax or tuple(given) != found.arguments or total is not found.result(1):
+    pattern = CrossEntropy(softmax, loss, tuple(arguments), backward[0] if backward else None)
+    if pattern.backward is not None:
+        _, own, *saved_arguments, total = bound_arguments(pattern.backward)
+        if (
+            own is not softmax
+            or tuple(saved_arguments) != pattern.arguments
+            or total is not pattern.result(1)
+        ):
             return None
-    return found
+    return pattern
 
 
-def _only_softmax_backward(found: CrossEntropy) -> Node | None:
+def _only_softmax_backward(pattern: CrossEntropy) -> Node | None:
     """Return the gradient of the scores, if no other step reads that of the log-probabilities."""
-    assert found.backward is not None
-    users = list(found.backward.users)
+    assert pattern.backward is not None
+    users = list(pattern.backward.users)
     if len(users) != 1 or operator_name(users[0]) != SOFTMAX_BACKWARD:
         return None
     grad, output, *_ = users[0].args
-    return users[0] if grad is found.backward and output is found.softmax else None
+    return users[0] if grad is pattern.backward and output is pattern.softmax else None
 
 
-def _rewritten(graph: Graph, found: CrossEntropy) -> bool:
+def _rewritten(graph: Graph, pattern: CrossEntropy) -> bool:
     """Call the operator, if only the loss and its gradient read the log-probabilities. Return True on success."""
-    target, weight, reduction, ignored = found.arguments
-    gradient = None if found.backward is None else _only_softmax_backward(found)
-    readers = {n for n in (found.loss, found.backward, gradient) if n is not None}
-    if set(found.softmax.users) != readers or (found.backward is None) != (gradient is None):
+    target, weight, reduction, ignored = pattern.arguments
+    gradient = None if pattern.backward is None else _only_softmax_backward(pattern)
+    readers = {n for n in (pattern.loss, pattern.backward, gradient) if n is not None}
+    if set(pattern.softmax.users) != readers or (pattern.backward is None) != (gradient is None):
         return False
     if target.val.dtype not in (int64, uint8):
         return False
-    source, widened = found.softmax.args[0], False
+    source, widened = pattern.softmax.args[0], False
     narrow = None if gradient is None else _narrow_result(gradient)
-    is_read_here = _widens(source) and list(source.users) == [found.softmax]
+    is_read_here = _widens(source) and list(source.users) == [pattern.softmax]
     if is_read_here and (gradient is None or (narrow and narrow.val.dtype is source.args[0].val.dtype)):
         source, widened = source.args[0], True
     if weight is not None and weight.val.dtype is not (float32 if widened else source.val.dtype):
         return False
-    with graph.inserting_before(found.loss):
+    with graph.inserting_before(pattern.loss):
         forward = find_overload("aten::_cross_entropy_forward")
         made = called(graph, forward, source, target, weight, reduction, ignored, 0.0, widened)
         out, statistics, total = (
             graph.call_function(operator.getitem, (made, i), val=val) for i, val in enumerate(made.val)
         )
-    for place, new in ((0, out), (1, total)):
-        old = found.result(place)
+    for index, new in ((0, out), (1, total)):
+        old = pattern.result(index)
         if old is not None:
             old.replace_all_uses_with(new)
-    if gradient is not None and found.backward is not None:
-        with graph.inserting_before(found.backward):
+    if gradient is not None and pattern.backward is not None:
+        with graph.inserting_before(pattern.backward):
             backward = find_overload("aten::_cross_entropy_backward")
-            given = (
-                found.backward.args[0],
+            backward_arguments = (
+                pattern.backward.args[0],
                 source,
                 target,
                 weight,
@@ -143,7 +147,7 @@ def _rewritten(graph: Graph, found: CrossEntropy) -> bool:
                 ignored,
                 0.0,
             )
-            new = called(graph, backward, *given)
+            new = called(graph, backward, *backward_arguments)
         (narrow if widened and narrow is not None else gradient).replace_all_uses_with(new)
     return True
 

@@ -60,11 +60,11 @@ def is_uninitialized(node: Node) -> bool:
 
 def _read(node: Node) -> set[Node]:
     """Return the operands that a derived form reads in memory of their own, which is not that of a base."""
-    given: list[Node] = []
-    map_nodes(node.args, given.append)
-    operands = [operand for operand in given if isinstance(operand.val, TensorSpec)]  # sizes are steps, too
+    nodes: list[Node] = []
+    map_nodes(node.args, nodes.append)
+    operands = [operand for operand in nodes if isinstance(operand.val, TensorSpec)]  # sizes are steps, too
     in_bases = set(node.kwargs[VIEWS][::3])
-    return {operand for place, operand in enumerate(operands) if place not in in_bases}
+    return {operand for index, operand in enumerate(operands) if index not in in_bases}
 
 
 def _is_dead_after(operand: Any, node: Node, read: set[Node]) -> bool:

@@ -79,9 +79,9 @@ def _functional_name(name: str) -> str | None:
 def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, Node]) -> bool:
     """Replace a step by its in-place form, if each written tensor is an input that is copied to after it."""
     schema = target._entry.schema
-    given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
-    written = [given.get(a.name) for a in schema.arguments if a.is_write]
-    if len(given) > len(schema.arguments) or any(value is None for value in written):
+    bound = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    written = [bound.get(a.name) for a in schema.arguments if a.is_write]
+    if len(bound) > len(schema.arguments) or any(value is None for value in written):
         return False
     count = len(node.target._entry.schema.returns)
     results = _results(node, count)
@@ -89,10 +89,10 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
         return False
     pairs: list[tuple[Node, Node]] = []
     for value, result in zip(written, results[count - len(written) :], strict=True):
-        found = _pairs(value, result)
-        if found is None:
+        written_pairs = _pairs(value, result)
+        if written_pairs is None:
             return False
-        pairs += found
+        pairs += written_pairs
     inputs = [source for source, _ in pairs]
     if not inputs or len(set(inputs)) < len(inputs):
         return False
@@ -113,12 +113,12 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
     if "pointwise" in node.target._entry.tags and not _is_alone(node, copies):
         return False
     with graph.inserting_before(node):
-        kept = len(results) - len(written)
-        val = node.val[:kept] if kept else node.val
+        num_results = len(results) - len(written)
+        val = node.val[:num_results] if num_results else node.val
         made = graph.call_function(target, node.args, dict(node.kwargs), val)
     for source, _ in pairs:
         graph.erase_node(copies.pop(source))
-    for result in results[:kept]:
+    for result in results[:num_results]:
         if result is not None:
             result.args = (made, result.args[1])
     if results[0] is node and schema.returns:
@@ -129,7 +129,7 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
 
 def _is_alone(node: Node, copies: dict[Node, Node]) -> bool:
     """Return True if a pointwise step reads only inputs, and only its copy and steps on lists read it."""
-    return all(given.op == "placeholder" for given in node.all_input_nodes) and all(
+    return all(operand.op == "placeholder" for operand in node.all_input_nodes) and all(
         user in copies.values() or _name(user) is None or "pointwise" not in user.target._entry.tags
         for user in node.users
     )
@@ -139,12 +139,12 @@ def _results(node: Node, count: int) -> list[Node | None] | None:
     """Return the steps that take each result; None if a result has several, or a step reads all results."""
     if count == 1:
         return [node]
-    found: list[Node | None] = [None] * count
+    getters: list[Node | None] = [None] * count
     for user in node.users:
-        if user.target is not operator.getitem or found[user.args[1]] is not None:
+        if user.target is not operator.getitem or getters[user.args[1]] is not None:
             return None
-        found[user.args[1]] = user
-    return found
+        getters[user.args[1]] = user
+    return getters
 
 
 def _pairs(value: Any, result: Node | None) -> list[tuple[Node, Node]] | None:

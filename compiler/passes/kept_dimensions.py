@@ -45,9 +45,9 @@ def keep_dimensions(graph: Graph) -> bool:
         if not _puts_back(node, source):
             continue
         names = [a.name for a in source.target._entry.schema.arguments]
-        place = names.index("keepdim")
-        if len(source.args) > place:
-            source.args = (*source.args[:place], True, *source.args[place + 1 :])
+        index = names.index("keepdim")
+        if len(source.args) > index:
+            source.args = (*source.args[:index], True, *source.args[index + 1 :])
         else:
             source.kwargs = {**source.kwargs, "keepdim": True}
         source.val = node.val
@@ -72,11 +72,11 @@ def _is_reduced(node: Node) -> bool:
 def _puts_back(view: Node, source: Node) -> bool:
     """Return True if a view restores the reduced dimensions as size 1."""
     sizes = source.args[0].val.sizes
-    place = [a.name for a in source.target._entry.schema.arguments].index("dim")
-    given = source.args[place] if len(source.args) > place else source.kwargs.get("dim")
-    dims: Sequence[Any] = given if isinstance(given, tuple | list) else [given]
+    index = [a.name for a in source.target._entry.schema.arguments].index("dim")
+    reduced_dims = source.args[index] if len(source.args) > index else source.kwargs.get("dim")
+    dims: Sequence[Any] = reduced_dims if isinstance(reduced_dims, tuple | list) else [reduced_dims]
     if any(d.__class__ is not int for d in dims) or not sizes:
         return False
     reduced = {d % len(sizes) for d in dims} if dims else set(range(len(sizes)))
-    kept = tuple([1 if d in reduced else n for d, n in enumerate(sizes)])
-    return bool(view.val.sizes == kept and view.val.is_contiguous)
+    keepdim_sizes = tuple([1 if d in reduced else n for d, n in enumerate(sizes)])
+    return bool(view.val.sizes == keepdim_sizes and view.val.is_contiguous)

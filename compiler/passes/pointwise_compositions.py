@@ -38,10 +38,10 @@ def compose_pointwise_steps(graph: Graph) -> bool:
         if composition is None:
             continue
         values = bound_arguments(node)
-        given = [value for value in values if isinstance(value, Node)]
+        operands = [value for value in values if isinstance(value, Node)]
         traced = make_graph(composition, "fake")(*[_stand_in(value) for value in values])
         with graph.inserting_before(node):
-            _put_in_place(graph, node, traced.graph, given)
+            _replace_by_steps(graph, node, traced.graph, operands)
         changed = True
     return changed
 
@@ -56,8 +56,8 @@ def _composition_of(node: Node) -> Callable[..., Any] | None:
     composed = entry.kernel_for(BY_NAME["CompositeExplicitAutograd"])
     if composed is None or composed.planner is not None:
         return None
-    found: Callable[..., Any] | None = composed.function
-    return found if entry.kernel_for(BY_NAME[node.val.device.type.upper()]) is composed else None
+    composite: Callable[..., Any] | None = composed.function
+    return composite if entry.kernel_for(BY_NAME[node.val.device.type.upper()]) is composed else None
 
 
 def _stand_in(value: Any) -> Any:
@@ -70,9 +70,9 @@ def _stand_in(value: Any) -> Any:
     return made
 
 
-def _put_in_place(graph: Graph, node: Node, recorded: Graph, given: list[Node]) -> None:
-    """Copy the steps of a recording in front of a step, and have these read in its place."""
-    copies: dict[Node, Node] = dict(zip(recorded.find_nodes(op="placeholder"), given, strict=True))
+def _replace_by_steps(graph: Graph, node: Node, recorded: Graph, operands: list[Node]) -> None:
+    """Copy the steps of a recording in front of a step, and let readers of the step read them."""
+    copies: dict[Node, Node] = dict(zip(recorded.find_nodes(op="placeholder"), operands, strict=True))
     for each in recorded.find_nodes(op="call_function"):
         copies[each] = graph.node_copy(each, lambda n: copies[n])
     (result,) = recorded.output_node.args[0]

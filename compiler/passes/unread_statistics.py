@@ -20,7 +20,7 @@ from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers.graph.graph import Graph
 
 RUNNING, TRAIN = slice(3, 5), 7
-"""The places of the operator's arguments."""
+"""The indices of the operator's arguments."""
 
 
 def leave_out_running_statistics(graph: Graph) -> bool:

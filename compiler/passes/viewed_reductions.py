@@ -69,20 +69,20 @@ def _reads_view(node: Node) -> bool:
 def _dimensions_of(node: Node, source: Node) -> list[int] | None:
     """Return the base's dimensions that a reduction of the view reduces; None if there are none."""
     view = node.args[0]
-    given = bound_arguments(node)[1]
-    dims = given if isinstance(given, tuple | list) else [given]
-    if given is not None and any(d.__class__ is not int for d in dims):
+    dim_argument = bound_arguments(node)[1]
+    dims = dim_argument if isinstance(dim_argument, tuple | list) else [dim_argument]
+    if dim_argument is not None and any(d.__class__ is not int for d in dims):
         return None
-    reduced = reduced_dims(given, view.val.ndim)
-    found: list[int] = []
+    reduced = reduced_dims(dim_argument, view.val.ndim)
+    base_dims: list[int] = []
     for mine, theirs in _matching(view.val.sizes, source.val.sizes):
         kinds = {d in reduced for d in mine if view.val.sizes[d] != 1}
         if len(kinds) > 1:
             return None
         if kinds == {True}:
-            found += theirs
-    kept = tuple([n for d, n in enumerate(source.val.sizes) if d not in found])
-    return found if found and kept == tuple(node.val.sizes) else None
+            base_dims += theirs
+    remaining_sizes = tuple([n for d, n in enumerate(source.val.sizes) if d not in base_dims])
+    return base_dims if base_dims and remaining_sizes == tuple(node.val.sizes) else None
 
 
 def _matching(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:

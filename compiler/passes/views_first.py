@@ -94,7 +94,7 @@ def take_views_first(graph: Graph) -> bool:
             continue
         for each in planned:
             assert each is not None
-            waiting += each.place(graph)
+            waiting += each.apply(graph)
         graph.erase_node(step)
         gone.update(views)
     return bool(gone)
@@ -157,10 +157,10 @@ class _Moved:
     ) -> None:
         self.view, self.step, self.specs, self.made, self.dim = view, step, specs, made, dim
 
-    def place(self, graph: Graph) -> list[Node]:
-        """Write it to the graph. Returns the new views."""
+    def apply(self, graph: Graph) -> list[Node]:
+        """Apply the motion to the graph. Return the new views."""
         view, step = self.view, self.step
-        seen: dict[Node, Node] = {}
+        viewed: dict[Node, Node] = {}
         with graph.inserting_before(view):
             for operand, spec in self.specs.items():
                 source = operand
@@ -170,14 +170,14 @@ class _Moved:
                         find_overload("aten::expand"), (operand, sizes), val=_expanded(operand, step)
                     )
                 args = (source, *view.args[1:])
-                seen[operand] = graph.call_function(view.target, args, view.kwargs, val=spec)
-            args, kwargs = map_nodes((step.args, dict(step.kwargs)), lambda n: seen.get(n, n))
+                viewed[operand] = graph.call_function(view.target, args, view.kwargs, val=spec)
+            args, kwargs = map_nodes((step.args, dict(step.kwargs)), lambda n: viewed.get(n, n))
             if self.dim is not None:
                 args, kwargs = (args[0], self.dim), {}
             made = graph.call_function(step.target, args, kwargs, val=self.made)
         view.replace_all_uses_with(made)
         graph.erase_node(view)
-        return list(seen.values())
+        return list(viewed.values())
 
 
 def _moved(view: Node, step: Node) -> _Moved | None:
@@ -191,10 +191,10 @@ def _moved(view: Node, step: Node) -> _Moved | None:
             own = operand.val if is_cat else _expanded(operand, step)
             if is_cat and (own.ndim != step.val.ndim or own.dtype is not step.val.dtype):
                 return None
-            seen = _meta(view, {step: own})
-            if seen is None:
+            viewed = _meta(view, {step: own})
+            if viewed is None:
                 return None
-            specs[operand] = own.replace(sizes=seen.sizes, strides=seen.strides)
+            specs[operand] = own.replace(sizes=viewed.sizes, strides=viewed.strides)
     dim = _joined_dim(view, step) if is_cat else None
     if is_cat and dim is None:
         return None
@@ -226,12 +226,12 @@ def _joined_dim(view: Node, step: Node) -> int | None:
     marks = [1000 + d for d in range(step.val.ndim)]
     name = _name(view)
     if name in ("aten::slice.Tensor", "aten::select.int"):
-        at = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
-        if at.__class__ is not int or at % step.val.ndim == dim:
+        view_dim = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
+        if view_dim.__class__ is not int or view_dim % step.val.ndim == dim:
             return None
-        return int(dim) - (name == "aten::select.int" and at % step.val.ndim < dim)
-    seen = _meta(view, {step: step.val.replace(sizes=tuple(marks), strides=(1,) * len(marks))})
-    sizes: list[int] = [] if seen is None else list(seen.sizes)
+        return int(dim) - (name == "aten::select.int" and view_dim % step.val.ndim < dim)
+    viewed = _meta(view, {step: step.val.replace(sizes=tuple(marks), strides=(1,) * len(marks))})
+    sizes: list[int] = [] if viewed is None else list(viewed.sizes)
     return sizes.index(1000 + dim) if sizes else None
 
 

@@ -47,10 +47,10 @@ def read_after_waits(graph: Graph) -> bool:
 def _redirect(graph: Graph, wait: Node, roots: dict[Node, Node]) -> bool:
     """Redirect the readers after one wait: of the memory that it waits for, and of all views of it."""
     nodes = list(graph.nodes)
-    place = nodes.index(wait)
-    behind = set(nodes[place + 1 :]) - {graph.output_node}  # the results are there when all steps have run
+    index = nodes.index(wait)
+    behind = set(nodes[index + 1 :]) - {graph.output_node}  # the results are there when all steps have run
     root = roots[wait.args[0]]
-    views = [node for node in nodes[:place] if roots.get(node) is root and node is not root]
+    views = [node for node in nodes[:index] if roots.get(node) is root and node is not root]
     if not (wait.args[0] is not root or any(behind & set(node.users) for node in (root, *views))):
         return False
     # A wait of a view is one for the whole memory.
@@ -60,9 +60,9 @@ def _redirect(graph: Graph, wait: Node, roots: dict[Node, Node]) -> bool:
     for node in views:
         with graph.inserting_before(wait):
             copy = graph.call_function(node.target, node.args, dict(node.kwargs), node.val)
-        for given in list(copy.all_input_nodes):
-            if given in renewed:
-                copy.replace_input_with(given, renewed[given])
+        for operand in list(copy.all_input_nodes):
+            if operand in renewed:
+                copy.replace_input_with(operand, renewed[operand])
         renewed[node] = copy
     wait.replace_all_uses_with(renewed[wait.args[0]])
     for old, new in renewed.items():

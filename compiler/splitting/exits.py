@@ -23,55 +23,57 @@ RESULT = "_triten_returned"
 """The local variable for the function's result, if an exit also returns outputs."""
 
 
-def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
+def statements(text: str, location: ast.stmt) -> list[ast.stmt]:
     """Return the statements of a text, each at the position of another statement."""
-    made = ast.parse(text).body
-    for each in made:
+    nodes = ast.parse(text).body
+    for each in nodes:
         for node in ast.walk(each):
             if "lineno" in node._attributes:
-                ast.copy_location(node, at)
-    return made
+                ast.copy_location(node, location)
+    return nodes
 
 
 def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
     """Return the exits of statements that run in an outer loop or in none."""
-    found: set[int] = set()
+    exits: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Return):
-            found.add(RETURN)
+            exits.add(RETURN)
         elif isinstance(node, ast.Break | ast.Continue):
             if not depth:
-                found.add(BREAK if isinstance(node, ast.Break) else CONTINUE)
+                exits.add(BREAK if isinstance(node, ast.Break) else CONTINUE)
         elif isinstance(node, ast.For | ast.While):
-            found |= outer_exits(node.body, depth + 1) | outer_exits(node.orelse, depth)
+            exits |= outer_exits(node.body, depth + 1) | outer_exits(node.orelse, depth)
         elif isinstance(node, ast.If | ast.With | ast.Try | ast.Match | ast.ExceptHandler | ast.match_case):
-            found |= outer_exits(list(ast.iter_child_nodes(node)), depth)
-    return found
+            exits |= outer_exits(list(ast.iter_child_nodes(node)), depth)
+    return exits
 
 
-def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int], live: Names) -> bool:
+def is_tangled(nodes: Sequence[ast.stmt], exits: frozenset[int], live: Names) -> bool:
     """Return True if an exit leaves a block whose end binds variables, or unbinds the error's name."""
     return any(
         (
             isinstance(node, ast.Try)
             and stored(node.finalbody)
-            and outer_exits([*node.body, *node.handlers, *node.orelse]) & ways
+            and outer_exits([*node.body, *node.handlers, *node.orelse]) & exits
         )
-        or (isinstance(node, ast.ExceptHandler) and node.name in live and outer_exits(node.body) & ways)
+        or (isinstance(node, ast.ExceptHandler) and node.name in live and outer_exits(node.body) & exits)
         for node in own_nodes(nodes)
     )
 
 
-def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt) -> list[ast.stmt]:
+def returned(
+    exit_kind: int | None, outputs: Sequence[str], bound: Names, location: ast.stmt
+) -> list[ast.stmt]:
     """Return the statements that end a part and return its outputs, including those that may be unbound."""
-    text, values = "", [] if way is None else [str(way)]
+    text, values = "", [] if exit_kind is None else [str(exit_kind)]
     for name in outputs:
         if name in bound:
             values.append(name)
         else:
             text += f"try: _triten_out_{name} = {name}\nexcept NameError: _triten_out_{name} = {UNBOUND}\n"
             values.append(f"_triten_out_{name}")
-    return statements(f"{text}return ({', '.join(values)}{',' * (len(values) == 1)})", at)
+    return statements(f"{text}return ({', '.join(values)}{',' * (len(values) == 1)})", location)
 
 
 class WithReturns(ast.NodeTransformer):
@@ -108,11 +110,11 @@ class WithReturns(ast.NodeTransformer):
         return node
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         for each in body:
-            found = self.visit(each)
-            made += found if isinstance(found, list) else [found]
-        return made
+            visited = self.visit(each)
+            statements += visited if isinstance(visited, list) else [visited]
+        return statements
 
     visit_For = visit_While = _visit_loop
 

@@ -25,7 +25,7 @@ class Hoisting:
 
     Args:
         node: the statement.
-        span: the place of the expression that no graph holds; None for the statement itself or its outermost call.
+        span: The position of the unsupported expression; None for the statement itself or its outermost call.
         own: the function's local variables.
 
     Attributes:
@@ -57,7 +57,7 @@ class Hoisting:
             if isinstance(node, ast.Assign) and not all(isinstance(each, ast.Name) for each in node.targets):
                 return [(node, field, None)] if is_work(root) else []
             path = [root]
-        found: list[Slot] = []
+        hoisted: list[Slot] = []
         for each, below in zip(path, [*path[1:], None], strict=True):
             slots = operands(each)
             if slots is None:
@@ -66,12 +66,12 @@ class Hoisting:
             if below is not None and not on_the_way:
                 # It is computed under a condition, or again and again.
                 return []
-            found += slots[: on_the_way[0]] if on_the_way else slots
-        if any(isinstance(value_of(slot), ast.GeneratorExp | ast.Starred) for slot in found):
+            hoisted += slots[: on_the_way[0]] if on_the_way else slots
+        if any(isinstance(value_of(slot), ast.GeneratorExp | ast.Starred) for slot in hoisted):
             return []
-        return found if any(is_work(value_of(slot)) for slot in found) else []
+        return hoisted if any(is_work(value_of(slot)) for slot in hoisted) else []
 
-    def _move(self, slot: Slot, at: ast.stmt) -> None:
+    def _move(self, slot: Slot, statement: ast.stmt) -> None:
         owner, field, index = slot
         value = value_of(slot)
         if isinstance(value, ast.Constant | ast.Lambda):
@@ -112,9 +112,9 @@ def path_to(root: ast.expr, span: Span) -> list[ast.expr] | None:
         return [root]
     for each in ast.iter_child_nodes(root):
         inner = each.value if isinstance(each, ast.keyword) else each
-        found = path_to(inner, span) if isinstance(inner, ast.expr) else None
-        if found is not None:
-            return [root, *found]
+        path = path_to(inner, span) if isinstance(inner, ast.expr) else None
+        if path is not None:
+            return [root, *path]
     return None
 
 

@@ -39,14 +39,14 @@ def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[Any]:
 
 def parameters(arguments: ast.arguments) -> list[str]:
     """Return the names of a function's parameters."""
-    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    found += [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
-    return [each.arg for each in found]
+    arguments_in_order = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    arguments_in_order += [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+    return [each.arg for each in arguments_in_order]
 
 
 def stored(nodes: Iterable[ast.AST]) -> Names:
     """Return the names that statements bind or delete in their function's scope."""
-    found: set[str] = set()
+    names: set[str] = set()
     hidden: set[int] = set()
     for node in own_nodes(nodes):
         if isinstance(node, COMPREHENSIONS):
@@ -59,16 +59,16 @@ def stored(nodes: Iterable[ast.AST]) -> Names:
             }
         elif isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load) and id(node) not in hidden:
-                found.add(node.id)
+                names.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {each.asname or each.name.partition(".")[0] for each in node.names}
+            names |= {each.asname or each.name.partition(".")[0] for each in node.names}
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name is not None:
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest is not None:
-            found.add(node.rest)
-    return frozenset(found)
+            names.add(node.rest)
+    return frozenset(names)
 
 
 def loaded(nodes: Iterable[ast.AST]) -> Names:
@@ -88,17 +88,17 @@ def loaded(nodes: Iterable[ast.AST]) -> Names:
 
 def captured(node: ast.AST) -> Names:
     """Return the free variables of functions that a statement defines, including generators, which read them late."""
-    found: Names = NONE
+    names: Names = NONE
     for each in ast.walk(node):
         if isinstance(each, ast.GeneratorExp):
-            found |= loaded([each]) - stored([generator.target for generator in each.generators])
+            names |= loaded([each]) - stored([generator.target for generator in each.generators])
         elif isinstance(each, ast.Lambda):
-            found |= loaded([each.body]) - frozenset(parameters(each.args))
+            names |= loaded([each.body]) - frozenset(parameters(each.args))
         elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-            found |= loaded(each.body) - frozenset(parameters(each.args)) - stored(each.body)
+            names |= loaded(each.body) - frozenset(parameters(each.args)) - stored(each.body)
         elif isinstance(each, ast.ClassDef):
-            found |= loaded(each.body)
-    return found
+            names |= loaded(each.body)
+    return names
 
 
 class Flow:

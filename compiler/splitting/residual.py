@@ -52,7 +52,7 @@ class PartTree:
 
 
 @dataclass(frozen=True)
-class Place:
+class Context:
     """Context of statements.
 
     Attributes:
@@ -92,14 +92,14 @@ class Residual:
         own = frozenset(parameters(function.args))
         self.locals = own | stored(function.body) - source.declared.keys() | {TEST}
         body = [copied(each) for each in function.body]
-        place = Place(own - source.unbound, own, source.watched, True, bool(source.watched))
-        before, at, after = body[:index], as_block(body[index], span), body[index + 1 :]
-        is_test = span is not None and is_truth(at, span)
-        values = self._hoisted(at, before, is_test)
-        lines = self._in_parts(before, self._followed(place, [at, *after]))
-        place = self._after(place, before)
-        lines += values.released(self._around(at, self._followed(place, after), is_test))
-        lines += self._in_parts(after, self._after(place, [at]))
+        context = Context(own - source.unbound, own, source.watched, True, bool(source.watched))
+        before, unsupported, after = body[:index], as_block(body[index], span), body[index + 1 :]
+        is_test = span is not None and is_truth(unsupported, span)
+        values = self._hoisted(unsupported, before, is_test)
+        lines = self._in_parts(before, self._followed(context, [unsupported, *after]))
+        context = self._after(context, before)
+        lines += values.released(self._around(unsupported, self._followed(context, after), is_test))
+        lines += self._in_parts(after, self._after(context, [unsupported]))
         self.node = ast.FunctionDef(function.name, function.args, lines or [ast.Pass()], [], None)
         ast.copy_location(self.node, function)
 
@@ -113,81 +113,87 @@ class Residual:
             self.locals |= frozenset(values.names)
         return values
 
-    def _followed(self, place: Place, rest: Sequence[ast.stmt]) -> Place:
+    def _followed(self, context: Context, rest: Sequence[ast.stmt]) -> Context:
         """Return a context with more statements after it."""
-        live = frozenset(Flow(rest).exposed) | place.live
-        return replace(place, live=live, is_tail=place.is_tail and not rest)
+        live = frozenset(Flow(rest).exposed) | context.live
+        return replace(context, live=live, is_tail=context.is_tail and not rest)
 
-    def _after(self, place: Place, done: Sequence[ast.stmt]) -> Place:
+    def _after(self, context: Context, done: Sequence[ast.stmt]) -> Context:
         """Return the context after statements."""
-        bound = Flow(done, place.bound).bound
-        return replace(place, bound=NONE if bound is None else bound, maybe=place.maybe | stored(done))
+        bound = Flow(done, context.bound).bound
+        return replace(context, bound=NONE if bound is None else bound, maybe=context.maybe | stored(done))
 
     # The unsupported statement
 
-    def _around(self, node: ast.stmt, place: Place, is_test: bool) -> list[ast.stmt]:
+    def _around(self, node: ast.stmt, context: Context, is_test: bool) -> list[ast.stmt]:
         """Return the statement as Python runs it, with its blocks in parts and its callees compiled."""
         calls = WithCallees()
         if isinstance(node, ast.If):
             node.test = calls.visit(node.test)
-            node.body = self._in_parts(node.body, place) or [ast.Pass()]
-            node.orelse = self._in_parts(node.orelse, place)
+            node.body = self._in_parts(node.body, context) or [ast.Pass()]
+            node.orelse = self._in_parts(node.orelse, context)
             return [node]
         if isinstance(node, ast.While):
-            return self._around_while(node, place, is_test)
+            return self._around_while(node, context, is_test)
         if isinstance(node, ast.For):
             node.iter = calls.visit(node.iter)
-            inside = self._inside_loop(node, place)
+            inside = self._inside_loop(node, context)
             targets = stored([node.target])
             node.body = self._in_parts(
                 node.body, replace(inside, bound=inside.bound | targets, maybe=inside.maybe | targets)
             )
-            node.orelse = self._in_parts(node.orelse, replace(place, bound=inside.bound, maybe=inside.maybe))
+            node.orelse = self._in_parts(
+                node.orelse, replace(context, bound=inside.bound, maybe=inside.maybe)
+            )
             return [node]
         if isinstance(node, ast.With):
             names: Names = NONE
             for item in node.items:
                 item.context_expr = calls.visit(item.context_expr)
                 names |= NONE if item.optional_vars is None else stored([item.optional_vars])
-            inside = replace(place, bound=place.bound | names, maybe=place.maybe | names, is_guarded=True)
+            inside = replace(
+                context, bound=context.bound | names, maybe=context.maybe | names, is_guarded=True
+            )
             node.body = self._in_parts(node.body, inside)
             return [node]
         if isinstance(node, ast.Try):
-            return self._around_try(node, place)
+            return self._around_try(node, context)
         if isinstance(node, ast.Match):
             node.subject = calls.visit(node.subject)
             for case in node.cases:
                 names = stored([case.pattern])
-                inside = replace(place, bound=place.bound | names, maybe=place.maybe | names)
+                inside = replace(context, bound=context.bound | names, maybe=context.maybe | names)
                 case.body = self._in_parts(case.body, inside)
             return [node]
         return [calls.visit(node)]
 
-    def _inside_loop(self, node: ast.For | ast.While, place: Place) -> Place:
+    def _inside_loop(self, node: ast.For | ast.While, context: Context) -> Context:
         """Return the context of a loop's body: names bound in every iteration, and names that later ones read."""
         head: list[ast.stmt] = [node]
-        live = frozenset(Flow(head).exposed) | place.live | frozenset(Flow(node.orelse).exposed)
+        live = frozenset(Flow(head).exposed) | context.live | frozenset(Flow(node.orelse).exposed)
         return replace(
-            place,
-            bound=place.bound - unbound_by(head),
-            maybe=place.maybe | stored(head),
+            context,
+            bound=context.bound - unbound_by(head),
+            maybe=context.maybe | stored(head),
             live=live,
             is_tail=False,
         )
 
-    def _around_while(self, node: ast.While, place: Place, is_test: bool) -> list[ast.stmt]:
-        inside = self._inside_loop(node, place)
+    def _around_while(self, node: ast.While, context: Context, is_test: bool) -> list[ast.stmt]:
+        inside = self._inside_loop(node, context)
         before: list[ast.stmt] = []
         ended = ast.copy_location(ast.If(copied(node.test), [ast.Pass()], []), node)
         self._hoisted(ended, before, is_test)
         if not before or outer_exits(node.orelse) & {BREAK, CONTINUE}:
             node.test = WithCallees().visit(node.test)
             node.body = self._in_parts(node.body, inside)
-            node.orelse = self._in_parts(node.orelse, replace(place, bound=inside.bound, maybe=inside.maybe))
+            node.orelse = self._in_parts(
+                node.orelse, replace(context, bound=inside.bound, maybe=inside.maybe)
+            )
             return [node]
         ended.test = ast.copy_location(ast.UnaryOp(ast.Not(), ended.test), node)
         leave = ast.copy_location(ast.Break(), node)
-        ended.body = [*self._in_parts(node.orelse, replace(inside, live=place.live)), leave]
+        ended.body = [*self._in_parts(node.orelse, replace(inside, live=context.live)), leave]
         read = frozenset(Flow([ended]).exposed)
         ended.test = WithCallees().visit(ended.test)
         head = self._in_parts(before, replace(inside, live=inside.live | read))
@@ -195,15 +201,17 @@ class Residual:
         test = ast.copy_location(ast.Constant(True), node)
         return [ast.copy_location(ast.While(test, body, []), node)]
 
-    def _around_try(self, node: ast.Try, place: Place) -> list[ast.stmt]:
+    def _around_try(self, node: ast.Try, context: Context) -> list[ast.stmt]:
         rest = Flow(node.finalbody).exposed | Flow(node.orelse).exposed
         for handler in node.handlers:
             rest |= Flow(handler.body).exposed
-        live, tail = place.live | rest, place.is_tail and not node.finalbody
-        maybe = place.maybe | stored([node])
-        final = place.has_final or bool(node.finalbody)
-        within = replace(place, live=live, is_tail=tail and not node.orelse, is_guarded=True, has_final=final)
-        broken = place.bound - unbound_by(node.body)
+        live, tail = context.live | rest, context.is_tail and not node.finalbody
+        maybe = context.maybe | stored([node])
+        final = context.has_final or bool(node.finalbody)
+        within = replace(
+            context, live=live, is_tail=tail and not node.orelse, is_guarded=True, has_final=final
+        )
+        broken = context.bound - unbound_by(node.body)
         after_body = self._after(within, node.body)
         node.body = self._in_parts(node.body, within)
         node.orelse = self._in_parts(node.orelse, replace(after_body, is_tail=tail))
@@ -213,13 +221,13 @@ class Residual:
                 handler.body, replace(within, bound=bound, maybe=maybe, is_tail=tail)
             )
         node.finalbody = self._in_parts(
-            node.finalbody, replace(place, bound=broken - unbound_by([node]), maybe=maybe, is_tail=False)
+            node.finalbody, replace(context, bound=broken - unbound_by([node]), maybe=maybe, is_tail=False)
         )
         return [node]
 
     # Parts
 
-    def _in_parts(self, body: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
+    def _in_parts(self, body: Sequence[ast.stmt], context: Context) -> list[ast.stmt]:
         """Return statements as a call of a part; statements at its ends that compute nothing stay."""
         first, last = 0, len(body)
         while first < last and is_light(body[first]):
@@ -228,68 +236,70 @@ class Residual:
             last -= 1
         if first == last:
             return list(body)
-        if place.is_tail and not (outer_exits(body) & {BREAK, CONTINUE}) and all(map(is_end, body[last:])):
+        if context.is_tail and not (outer_exits(body) & {BREAK, CONTINUE}) and all(map(is_end, body[last:])):
             last = len(body)
         core, rest = body[first:last], body[last:]
-        here = self._followed(self._after(place, body[:first]), rest)
-        ways = frozenset((BREAK, CONTINUE, RETURN) if place.has_final else (BREAK, CONTINUE))
-        if is_tangled(core, ways, here.live):
+        core_context = self._followed(self._after(context, body[:first]), rest)
+        unsupported_exits = frozenset((BREAK, CONTINUE, RETURN) if context.has_final else (BREAK, CONTINUE))
+        if is_tangled(core, unsupported_exits, core_context.live):
             return [WithCallees().visit(each) for each in body]
-        return [*body[:first], *self._call(core, here), *rest]
+        return [*body[:first], *self._call(core, core_context), *rest]
 
-    def _call(self, core: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
+    def _call(self, core: Sequence[ast.stmt], context: Context) -> list[ast.stmt]:
         """Make a part of statements, and return its call."""
         name = f"_triten_part_{len(self.parts)}"
-        flow = Flow(core, place.bound & self.locals)
-        ways = outer_exits(core)
-        is_tail = place.is_tail and not ways & {BREAK, CONTINUE}
-        keeps_result = place.has_final and RETURN in ways
-        is_end = flow.bound is None and not ways & {BREAK, CONTINUE} and not keeps_result
-        outputs = [] if is_tail or is_end else sorted(stored(core) & place.live & self.locals)
-        read = Flow(core).exposed & self.locals & place.maybe
-        early = ways & {BREAK, CONTINUE} or keeps_result
+        flow = Flow(core, context.bound & self.locals)
+        exits = outer_exits(core)
+        is_tail = context.is_tail and not exits & {BREAK, CONTINUE}
+        keeps_result = context.has_final and RETURN in exits
+        is_end = flow.bound is None and not exits & {BREAK, CONTINUE} and not keeps_result
+        outputs = [] if is_tail or is_end else sorted(stored(core) & context.live & self.locals)
+        read = Flow(core).exposed & self.locals & context.maybe
+        early = exits & {BREAK, CONTINUE} or keeps_result
         sure = NONE if flow.bound is None or early else Flow(core).bound or NONE
-        read |= {each for each in outputs if each not in sure and each in place.maybe}
-        watched = stored(core) & place.live & self.locals if place.is_guarded else NONE
-        read |= unbound_by(core) & watched & place.maybe
+        read |= {each for each in outputs if each not in sure and each in context.maybe}
+        watched = stored(core) & context.live & self.locals if context.is_guarded else NONE
+        read |= unbound_by(core) & watched & context.maybe
         inputs = sorted(read)
-        careful = [each for each in inputs if each not in place.bound]
-        has_ways = bool(ways) and not is_tail
-        bound = place.bound - unbound_by(core)
+        careful = [each for each in inputs if each not in context.bound]
+        returns_exit = bool(exits) and not is_tail
+        bound = context.bound - unbound_by(core)
         body: list[ast.stmt] = list(core)
-        if has_ways:
-            leave = lambda way, at: self._left(way, keeps_result, outputs, bound, at)  # noqa: E731
+        if returns_exit:
+            leave = lambda exit_kind, location: self._left(exit_kind, keeps_result, outputs, bound, location)  # noqa: E731
             body = WithReturns(leave, keeps_result).block(body)
         if flow.bound is not None and not is_tail:
-            way = END if has_ways else None
-            body += self._left(way, keeps_result, outputs, flow.bound, core[-1])
+            exit_kind = END if returns_exit else None
+            body += self._left(exit_kind, keeps_result, outputs, flow.bound, core[-1])
         arguments = ast.arguments([], [ast.arg(each) for each in inputs], None, [], [], None, [])
         node = ast.copy_location(ast.FunctionDef(name, arguments, body, [], None), core[0])
         self.parts[name] = PartTree(node, tuple(inputs), frozenset(careful), watched)
-        given = [f"_triten_in_{each}" if each in careful else each for each in inputs]
+        call_arguments = [f"_triten_in_{each}" if each in careful else each for each in inputs]
         before = "".join(
             f"try: _triten_in_{each} = {each}\nexcept NameError: _triten_in_{each} = {UNBOUND}\n"
             for each in careful
         )
-        call = f"{name}({', '.join(given)})"
+        call = f"{name}({', '.join(call_arguments)})"
         released = "".join(f"del _triten_in_{each}\n" for each in careful)
-        doubtful = [each for each in outputs if flow.bound is None or each not in flow.bound or has_ways]
+        doubtful = [each for each in outputs if flow.bound is None or each not in flow.bound or returns_exit]
         unbinding = "".join(f"if {each} is {UNBOUND}: del {each}\n" for each in doubtful)
         if is_tail:
             text = f"return {call}\n"
-        elif not has_ways:
+        elif not returns_exit:
             text = f"{''.join(f'{each}, ' for each in outputs)}{'= ' * bool(outputs)}{call}\n"
             text += released + unbinding
         else:
             text = f"_triten_result = {call}\n{released}"
-            if RETURN in ways and not keeps_result:
+            if RETURN in exits and not keeps_result:
                 text += f"if _triten_result[0] == {RETURN}: return _triten_result[1]\n"
-            kept = [RESULT] if keeps_result else []
-            text += f"_triten_way, {''.join(f'{each}, ' for each in (*kept, *outputs))}= _triten_result\n"
+            result_names = [RESULT] if keeps_result else []
+            text += (
+                f"_triten_way, {''.join(f'{each}, ' for each in (*result_names, *outputs))}= _triten_result\n"
+            )
             text += f"del _triten_result\n{unbinding}"
             text += f"if _triten_way == {RETURN}: return {RESULT}\n" * keeps_result
-            text += f"if _triten_way == {BREAK}: break\n" * (BREAK in ways)
-            text += f"if _triten_way == {CONTINUE}: continue\n" * (CONTINUE in ways)
+            text += f"if _triten_way == {BREAK}: break\n" * (BREAK in exits)
+            text += f"if _triten_way == {CONTINUE}: continue\n" * (CONTINUE in exits)
         if watched:
             names = sorted(watched)
             indented = "".join(f"    {line}\n" for line in text.splitlines())
@@ -304,13 +314,18 @@ class Residual:
         return statements(before + text, core[0])
 
     def _left(
-        self, way: int | None, keeps_result: bool, outputs: Sequence[str], bound: Names, at: ast.stmt
+        self,
+        exit_kind: int | None,
+        keeps_result: bool,
+        outputs: Sequence[str],
+        bound: Names,
+        location: ast.stmt,
     ) -> list[ast.stmt]:
         """Return the end of a part for one exit."""
         if not keeps_result:
-            return returned(way, outputs, bound, at)
-        none = [] if way == RETURN else statements(f"{RESULT} = None", at)
-        return [*none, *returned(way, [RESULT, *outputs], bound | {RESULT}, at)]
+            return returned(exit_kind, outputs, bound, location)
+        none = [] if exit_kind == RETURN else statements(f"{RESULT} = None", location)
+        return [*none, *returned(exit_kind, [RESULT, *outputs], bound | {RESULT}, location)]
 
 
 class WithCallees(ast.NodeTransformer):

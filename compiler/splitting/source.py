@@ -113,7 +113,7 @@ def source_of(function: FunctionType) -> FunctionSource | None:
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if not lines:
         return None
-    node = _found(code, "".join(lines))
+    node = _tree_of(code, "".join(lines))
     if node is None:
         return None
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -125,7 +125,7 @@ def source_of(function: FunctionType) -> FunctionSource | None:
     return FunctionSource(cleaned, function, declared, cells=cells)
 
 
-def _found(code: CodeType, text: str) -> ast.FunctionDef | None:
+def _tree_of(code: CodeType, text: str) -> ast.FunctionDef | None:
     """Return a fresh tree of the function that has this code."""
     try:
         tree, codes = _parsed(text, code.co_filename, code.co_flags & FUTURES)
@@ -141,8 +141,8 @@ def _found(code: CodeType, text: str) -> ast.FunctionDef | None:
             and node.name == code.co_name
             and min([node.lineno, *(each.lineno for each in node.decorator_list)]) == code.co_firstlineno
         ):
-            found: ast.FunctionDef = copied(node)
-            return found
+            tree_copy: ast.FunctionDef = copied(node)
+            return tree_copy
     return None
 
 
@@ -169,10 +169,10 @@ def _lambda(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
 def _parsed(text: str, filename: str, flags: int) -> tuple[ast.Module, dict[tuple[str, int], list[CodeType]]]:
     """Return a file's tree, and the code of its functions by name and first line."""
     tree = ast.parse(text, filename)
-    found: dict[tuple[str, int], list[CodeType]] = {}
+    codes: dict[tuple[str, int], list[CodeType]] = {}
     for code in _codes_in(compile(tree, filename, "exec", flags, dont_inherit=True)):
-        found.setdefault((code.co_name, code.co_firstlineno), []).append(code)
-    return tree, found
+        codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+    return tree, codes
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -131,9 +131,9 @@ class Splitter:
     ) -> None:
         self.target = target
         self.make_part, self.callee = make_part, callee
-        found = python_function(target)
-        self.function = None if found is None else found[0]
-        self.prefix = () if found is None else found[1]
+        function_and_prefix = python_function(target)
+        self.function = None if function_and_prefix is None else function_and_prefix[0]
+        self.prefix = () if function_and_prefix is None else function_and_prefix[1]
         self.code = None if self.function is None else self.function.__code__
         is_part = source is not None
         if source is None and self.function is not None and is_observed(self.function.__code__):
@@ -148,8 +148,12 @@ class Splitter:
         """Return True if a call still runs the function that was split."""
         if self.target is self.function:
             return self.function is not None and self.function.__code__ is self.code
-        found = python_function(self.target)
-        return found is not None and found[0] is self.function and found[0].__code__ is self.code
+        function_and_prefix = python_function(self.target)
+        return (
+            function_and_prefix is not None
+            and function_and_prefix[0] is self.function
+            and function_and_prefix[0].__code__ is self.code
+        )
 
     def at(self, error: Unsupported, line: int | None) -> Split | None:
         """Split the function at the statement that an error concerns.
@@ -226,15 +230,15 @@ def is_call_without_arguments(node: ast.Call, names: tuple[str, ...]) -> bool:
 def _is_bound_later(body: Sequence[ast.stmt], own: frozenset[str], later: frozenset[str]) -> bool:
     """Return True if nested functions read variables that are bound at or after their statement."""
     for i, node in enumerate(body):
-        seen = captured(node) & own
-        if not seen:
+        variables = captured(node) & own
+        if not variables:
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            seen -= {node.name} - stored(body[i + 1 :]) - later
+            variables -= {node.name} - stored(body[i + 1 :]) - later
             binds: frozenset[str] = frozenset()
         else:
             binds = stored([node])
-        if seen & (binds | stored(body[i + 1 :]) | later):
+        if variables & (binds | stored(body[i + 1 :]) | later):
             return True
     nonlocals = {
         name
@@ -290,8 +294,8 @@ def rescued(error: BaseException) -> Mapping[str, Any]:
     if len(entries) < 2 or not is_part_of(entries[1].tb_frame.f_code, entries[0].tb_frame.f_code):
         return {}
     code, values = entries[1].tb_frame.f_code, entries[1].tb_frame.f_locals
-    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {name: unbound for name in given if name not in values} | values
+    parameter_names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {name: unbound for name in parameter_names if name not in values} | values
 
 
 def is_part_of(code: CodeType, whole: CodeType) -> bool:
@@ -301,12 +305,12 @@ def is_part_of(code: CodeType, whole: CodeType) -> bool:
 
 def users_entries(trace: TracebackType | None) -> list[TracebackType]:
     """Return the entries of a traceback that belong to the program."""
-    found = []
+    entries = []
     while trace is not None:
         if not is_own(trace.tb_frame.f_code.co_filename):
-            found.append(trace)
+            entries.append(trace)
         trace = trace.tb_next
-    return found
+    return entries
 
 
 def without_residuals(trace: TracebackType | None) -> TracebackType | None:

@@ -65,9 +65,9 @@ class Accesses:
         self.coordinates = list(dict.fromkeys(dim for call in kernel.computed for dim in call.coordinates))
         inputs = set(kernel.inputs)
         read = [
-            self._access(call, place, operand)
+            self._access(call, index, operand)
             for call in kernel.computed
-            for place, operand in enumerate(call.operands)
+            for index, operand in enumerate(call.operands)
             if isinstance(operand, Node) and operand in inputs
         ]
         plain = [Access(node, None) for node in kernel.inputs]
@@ -82,10 +82,10 @@ class Accesses:
         strides += [contiguous_strides(tuple(sizes))] * bool(kernel.draws)
         # The outputs' order is that of the index.
         first, last = len(self.loads), len(self.loads) + len(kernel.outputs)
-        found = coalesced(sizes, [*strides[first:last], *strides[:first], *strides[last:]])
+        merged = coalesced(sizes, [*strides[first:last], *strides[:first], *strides[last:]])
         made = last - first
-        turned = (*found.strides[made:last], *found.strides[:made], *found.strides[last:])
-        self.geometry: Geometry = Geometry(found.sizes, turned)
+        turned = (*merged.strides[made:last], *merged.strides[:made], *merged.strides[last:])
+        self.geometry: Geometry = Geometry(merged.sizes, turned)
 
     def strides_of_output(self, node: Node) -> tuple[int, ...]:
         """Return an output's strides over the geometry."""
@@ -101,31 +101,33 @@ class Accesses:
         """Return the strides of a tensor whose elements are in the order of random numbers."""
         return self.geometry.strides[-1]
 
-    def _access(self, call: FusedStep, place: int, operand: Node) -> Access:
+    def _access(self, call: FusedStep, index: int, operand: Node) -> Access:
         """Return the access with which a step reads an operand."""
         spec = call.read_spec(operand)
         if spec is not None:
             return Access(operand, None, spec)
-        return Access(operand, call.read_region(place) or self.regions.get(call.node))
+        return Access(operand, call.read_region(index) or self.regions.get(call.node))
 
     def values_for(self, call: FusedStep, values: dict[Node, str]) -> dict[Node, str]:
         """Return the names of the values that a step reads: those of other steps, and loads."""
         own = dict(values)
-        for place, operand in enumerate(call.operands):
+        for index, operand in enumerate(call.operands):
             if isinstance(operand, Node) and operand not in values:
-                own[operand] = self.names[self._access(call, place, operand)]
+                own[operand] = self.names[self._access(call, index, operand)]
         return own
 
     def parts_of(self, cat: CatCall, values: dict[Node, str]) -> list[str]:
         """Return the values of a `cat`'s parts, as source."""
-        found = []
+        part_values = []
         for k, part in enumerate(cat.parts):
             if isinstance(part, Padding):
                 type_ = type_text(compute_type(cat.node.val.dtype))
-                found.append(f"tl.full([], {number_text(part.value)}, {type_})")
+                part_values.append(f"tl.full([], {number_text(part.value)}, {type_})")
             else:
-                found.append(values[part] if part in values else self.names[Access(part, Region(cat, k))])
-        return found
+                part_values.append(
+                    values[part] if part in values else self.names[Access(part, Region(cat, k))]
+                )
+        return part_values
 
     def coordinate(self, dim: int) -> str:
         """Return the coordinate along a dimension, as source."""
@@ -142,10 +144,14 @@ class Accesses:
         lines: list[str] = []
         names = []
         for region in dict.fromkeys(each.region for each in self.loads if each.region is not None):
-            starts, at, name = region.cat.starts, self.coordinate(region.cat.dim), self.mask_of(region)
+            starts, coordinate, name = (
+                region.cat.starts,
+                self.coordinate(region.cat.dim),
+                self.mask_of(region),
+            )
             first, end = starts[region.part], starts[region.part + 1]
-            bounds = [f"({at} >= {first})"] if first else []
-            bounds += [f"({at} < {end})"] if end < starts[-1] else []
+            bounds = [f"({coordinate} >= {first})"] if first else []
+            bounds += [f"({coordinate} < {end})"] if end < starts[-1] else []
             lines.append(f"{name} = {' & '.join(bounds)}")
             names.append(name)
         if names:

@@ -201,16 +201,18 @@ class _Writer:
         self.whole = [node for node in outputs_of(kernel) if node.val.sizes == space.sizes]
         every = (*kernel.inputs, *self.whole)
         strides = [broadcast_strides(node.val, space.sizes) for node in every]
-        kept = [d for d in range(len(space.sizes)) if d not in space.dims]
+        kept_dims = [d for d in range(len(space.sizes)) if d not in space.dims]
         self.over_results = coalesced(
-            [space.sizes[d] for d in kept], [[own[d] for d in kept] for own in strides], keep_order=True
+            [space.sizes[d] for d in kept_dims],
+            [[own[d] for d in kept_dims] for own in strides],
+            keep_order=True,
         )
         self.over_line = coalesced(
             [space.sizes[d] for d in space.dims],
             [[own[d] for d in space.dims] for own in strides],
             keep_order=True,
         )
-        self.places = {node: i for i, node in enumerate(every)}
+        self.index_of = {node: i for i, node in enumerate(every)}
         names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(self.whole))]
         self.pointers = names
         self.pointer = dict(zip(every, names, strict=True))
@@ -226,13 +228,13 @@ class _Writer:
         """Return the scalar functions of the pointwise steps. Raise RuntimeError for a step without one."""
         calls = [call for call in self.kernel.calls if isinstance(call, PointwiseCall)]
         specs = {node: node.val for node in self.kernel.inputs} | {call.node: call.node.val for call in calls}
-        found = {}
+        functions = {}
         for call in calls:
             element = call.planned(specs)[1].element
             if element is None:
                 raise RuntimeError(f"{call.node.target.name()} has no function of one element")
-            found[call.node] = element
-        return found
+            functions[call.node] = element
+        return functions
 
     def _tile(self) -> Tile:
         """Return the tile of the first reduction's own kernel, or a smaller one to limit register use."""
@@ -253,7 +255,7 @@ class _Writer:
         )
         if interpreted():
             return tile
-        words = sum(max(t.primitive_bitwidth // 32, 1) for t in self.accumulators) + self._most_alive()
+        words = sum(max(t.primitive_bitwidth // 32, 1) for t in self.accumulators) + self._max_live_words()
         if any(element.function in HEAVY for element in self.functions.values()):
             words *= 2
         outputs, reduced = tile.outputs, tile.reduced
@@ -270,7 +272,7 @@ class _Writer:
                 reduced //= 2
         return Tile(outputs, reduced, tile.splits, tile.chunk, tile.warps)
 
-    def _most_alive(self) -> int:
+    def _max_live_words(self) -> int:
         """Return the most registers that live values of an element take at once."""
         calls = self.kernel.computed
         last = {
@@ -280,14 +282,14 @@ class _Writer:
             if isinstance(operand, Node)
         }
         alive: set[Node] = set()
-        most = 1
+        max_words = 1
         for i, call in enumerate(calls):
             alive.update(operand for operand in call.operands if isinstance(operand, Node))
             if not isinstance(call, ReductionCall):
                 alive.add(call.node)
-            most = max(most, sum(words_of(node.val) for node in alive))
+            max_words = max(max_words, sum(words_of(node.val) for node in alive))
             alive = {node for node in alive if last.get(node, -1) > i}
-        return most
+        return max_words
 
     def function(self, made: Any) -> str:
         """Return the name of a function in the source."""
@@ -295,10 +297,10 @@ class _Writer:
 
     def at(self, node: Node) -> tuple[str, str]:
         """Return a pointer to a value's elements, and their mask."""
-        place = self.places[node]
+        index = self.index_of[node]
         texts = [
-            offset_text(self.over_results, self.over_results.strides[place], "o", "o"),
-            offset_text(self.over_line, self.over_line.strides[place], "r", "r"),
+            offset_text(self.over_results, self.over_results.strides[index], "o", "o"),
+            offset_text(self.over_line, self.over_line.strides[index], "r", "r"),
         ]
         mask = ["", "of_line", "of_results", "of_both"][2 * bool(texts[0]) + bool(texts[1])]
         return " + ".join([self.pointer[node], *(text for text in texts if text)]), mask
@@ -310,24 +312,26 @@ class _Writer:
         calls = [call for call in self.kernel.calls if isinstance(call, PointwiseCall)]
         for i, node in enumerate(self.kernel.inputs):
             values[node] = f"x{i}"
-            at, mask = self.at(node)
-            lines.append(f"x{i} = tl.load({at}{f', mask={mask}' if mask else ''})  # %{node.name}")
+            address, mask = self.at(node)
+            lines.append(f"x{i} = tl.load({address}{f', mask={mask}' if mask else ''})  # %{node.name}")
         for i, call in enumerate(calls):
             element = self.functions[call.node]
             values[call.node] = f"y{i}"
-            given = operands_of(element, call.operands, values)
+            arguments = operands_of(element, call.operands, values)
             lines.append(f"# {call.node.format_node()}")
-            lines.append(f"y{i} = {rounded(f'{self.function(element.function)}({given})', call.node.val)}")
+            lines.append(
+                f"y{i} = {rounded(f'{self.function(element.function)}({arguments})', call.node.val)}"
+            )
             if call.node in self.whole:
-                at, mask = self.at(call.node)
-                lines.append(f"tl.store({at}, tl.broadcast_to(y{i}, (BLOCK_O, BLOCK_R)), mask={mask})")
+                address, mask = self.at(call.node)
+                lines.append(f"tl.store({address}, tl.broadcast_to(y{i}, (BLOCK_O, BLOCK_R)), mask={mask})")
         for i, (reduction, row, type_) in enumerate(
             zip(self.kernel.reductions, self.rows, self.accumulators, strict=True)
         ):
-            to = type_text(type_)
-            value = f"{self.function(row.load)}(convert({values[reduction.source]}, {to}))"
+            accumulator_type = type_text(type_)
+            value = f"{self.function(row.load)}(convert({values[reduction.source]}, {accumulator_type}))"
             lines.append(f"# {reduction.node.format_node()}")
-            lines.append(f"z{i} = tl.broadcast_to(convert({value}, {to}), (BLOCK_O, BLOCK_R))")
+            lines.append(f"z{i} = tl.broadcast_to(convert({value}, {accumulator_type}), (BLOCK_O, BLOCK_R))")
         return [*lines, f"return {', '.join(f'z{i}' for i in range(len(self.rows)))}"]
 
     def body(self) -> list[str]:
@@ -383,13 +387,13 @@ class _Writer:
         lines.append(f"if is_last(counters + tl.program_id(0), {tile.splits}):")
         for i, (row, type_) in enumerate(zip(self.rows, self.accumulators, strict=True)):
             number, text = number_text(row.start(type_)), type_text(type_)
-            at = f"parts{i} + o[:, None] + p * {self.num_rows}"
+            address = f"parts{i} + o[:, None] + p * {self.num_rows}"
             combined = [
                 f"together{i} = tl.full((BLOCK_O, BLOCK_P), {number}, {text})",
                 f"for base in range(0, {tile.splits}, BLOCK_P):",
                 f"    p = (base + tl.arange(0, BLOCK_P)).to({index})[None, :]",
                 f"    there = mask & (p < {tile.splits})",
-                f"    value{i} = convert(tl.load({at}, mask=there, other=0), {text})",
+                f"    value{i} = convert(tl.load({address}, mask=there, other=0), {text})",
                 f"    value{i} = tl.where(there, value{i}, tl.full((1, 1), {number}, {text}))",
                 f"    together{i} = {self.function(row.combine)}(together{i}, value{i})",
                 *self.finished(i, f"together{i}"),

@@ -113,8 +113,8 @@ def _text(form: str, filled: Mapping[str, str], end: str) -> str:
     text = source.replace(f"def {form}(", f"def {name}(", 1)
     text = text.replace("    out,\n", f"    out,\n    {pointers},\n", 1)
     if form in PLANES:
-        head, found, _ = text.partition(END)
-        assert found
+        head, separator, _ = text.partition(END)
+        assert separator
         return "\n\n" + head + end.format(**filled)
     text = re.sub(r"store_pixels\((\w+), bias, out, ", rf"{name}_store(\1, bias, out, {pointers}, ", text)
     return (STORE + end).format(**filled) + "\n\n" + text

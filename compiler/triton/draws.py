@@ -22,11 +22,11 @@ def limit_of(call: DropoutCall) -> str:
     return f"tl.full([], {threshold(1.0 - call.p)[0]}, tl.int64)"
 
 
-def left_text(call: DropoutCall, value: str, kept: str, function: str) -> str:
-    """Return the output of dropout for a value, as source; `function` is the source's name of `kept`."""
+def left_text(call: DropoutCall, value: str, keep_mask: str, function: str) -> str:
+    """Return the output of dropout for a value, as source; `function` is the name of the dropping function."""
     type_, out = type_text(compute_type(call.spec.dtype)), type_text(triton_type(call.spec.dtype))
     scale = f"tl.full([], {scale_for(call.p)!r}, {type_})"
-    return f"convert({function}(convert({value}, {type_}), {kept}, {scale}), {out})"
+    return f"convert({function}(convert({value}, {type_}), {keep_mask}, {scale}), {out})"
 
 
 def start_lines(count: int, function: str) -> list[str]:
@@ -36,32 +36,34 @@ def start_lines(count: int, function: str) -> list[str]:
 
 
 def kept_lines(
-    calls: Sequence[DropoutCall], at: str, coordinates: Sequence[str], imports: dict[Any, str]
+    calls: Sequence[DropoutCall], element_index: str, coordinates: Sequence[str], imports: dict[Any, str]
 ) -> list[str]:
     """Return the lines that compute the dropout masks of a block in a pointwise kernel.
 
     Args:
         calls: The dropouts.
-        at: The index of an element in the order of random numbers, as source.
-        coordinates: Lines that define the names in `at`, unless it is ``index``.
+        element_index: The index of an element in the order of random numbers, as source.
+        coordinates: Lines that define the names in `element_index`, unless it is ``index``.
         imports: Functions by their names in the source; others are added.
     """
     lines = start_lines(len(calls), function_name(imports, start_of_draws))
     for i, call in enumerate(calls):
-        if at == "index":
+        if element_index == "index":
             counter = f"at_{i} + start // 4 + tl.arange(0, BLOCK // 4)"
-            kept = f"{function_name(imports, kept_of_counters)}(seed_{i}, {counter}, {limit_of(call)})"
+            keep_mask = f"{function_name(imports, kept_of_counters)}(seed_{i}, {counter}, {limit_of(call)})"
         else:
-            kept = f"{function_name(imports, kept_at)}(seed_{i}, at_{i}, {at}, {limit_of(call)})"
-        lines.append(f"keep_{i} = {kept}")
-    return lines if at == "index" else [*coordinates, *lines]
+            keep_mask = (
+                f"{function_name(imports, kept_at)}(seed_{i}, at_{i}, {element_index}, {limit_of(call)})"
+            )
+        lines.append(f"keep_{i} = {keep_mask}")
+    return lines if element_index == "index" else [*coordinates, *lines]
 
 
 def values_of(call: DropoutCall, number: int, value: str, imports: dict[Any, str]) -> dict[Node, str]:
     """Return the values of a dropout's results in a pointwise kernel."""
-    kept = f"keep_{number}"
-    every = {0: left_text(call, value, kept, function_name(imports, f.kept)), 1: kept}
-    return {node: every[place] for place, node in sorted(call.results.items())}
+    keep_mask = f"keep_{number}"
+    every = {0: left_text(call, value, keep_mask, function_name(imports, f.kept)), 1: keep_mask}
+    return {node: every[index] for index, node in sorted(call.results.items())}
 
 
 def kept_of_tile_lines(
@@ -77,7 +79,7 @@ def kept_of_tile_lines(
 
     Args:
         call: The dropout.
-        number: Its place among the kernel's dropouts.
+        number: Its index among the kernel's dropouts.
         value: The name of its input.
         is_batched: True for a batched matmul.
         names: The names of its results.
@@ -87,11 +89,11 @@ def kept_of_tile_lines(
     if is_batched:
         row = f"(batch * m + {row})"
     counter = f"(at_{number} + {row} * (n // 4)) + quads[None, :]"
-    kept = names.get(call.results.get(1), f"k_{number}")  # type: ignore[arg-type]
+    keep_mask = names.get(call.results.get(1), f"k_{number}")  # type: ignore[arg-type]
     drawn = f"{function_name(imports, kept_of_counters)}(seed_{number}, {counter}, {limit_of(call)})"
-    lines = [f"# aten.native_dropout({value}, {call.p})", f"{kept} = {drawn}"]
+    lines = [f"# aten.native_dropout({value}, {call.p})", f"{keep_mask} = {drawn}"]
     if 0 in call.results:
-        left = left_text(call, value, kept, function_name(imports, f.kept))
+        left = left_text(call, value, keep_mask, function_name(imports, f.kept))
         lines.append(f"{names[call.results[0]]} = {left}")
     return lines
 
@@ -102,7 +104,7 @@ def function_name(imports: dict[Any, str], function: Any) -> str:
 
 
 def dropped_rows(made: Program, call: DropoutCall, own: str, row: int) -> dict[int, str]:
-    """Write dropout over rows of `row` elements to a program. Returns the names of its values, by their places."""
+    """Write dropout over rows of `row` elements to a program. Returns the names of its values, by their indices."""
     number = len(made.draws)
     made.draws.append(call)
     if row % 4:
@@ -111,7 +113,7 @@ def dropped_rows(made: Program, call: DropoutCall, own: str, row: int) -> dict[i
     else:
         counter = f"at_{number} + o.to(tl.int64) * {row // 4} + quads"
         text = f"{made.function(kept_of_counters)}(seed_{number}, {counter}, {limit_of(call)})"
-    kept = made.value(text, comment=call.node.format_node(), moves_along_rows=True)
-    left = left_text(call, f"{{{own}}}", f"{{{kept}}}", made.function(f.kept))
+    keep_mask = made.value(text, comment=call.node.format_node(), moves_along_rows=True)
+    left = left_text(call, f"{{{own}}}", f"{{{keep_mask}}}", made.function(f.kept))
     words = max(call.spec.itemsize // 4, 1)
-    return {0: made.value(left, own, kept, words=words), 1: kept}
+    return {0: made.value(left, own, keep_mask, words=words), 1: keep_mask}

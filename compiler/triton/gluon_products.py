@@ -116,7 +116,7 @@ IN_TRITON = re.compile(r"tl\.broadcast_to\((\w+), mask\.shape\)")
 """A call for which Gluon has no function."""
 
 
-def makes_blocks(function: LazyKernel, seen: Collection[Any] = ()) -> bool:
+def makes_blocks(function: LazyKernel, visited: Collection[Any] = ()) -> bool:
     """Return True if a function of elements, or a callee, creates a block, which has no layout in Gluon."""
     text = function.source
     if any(f"tl.{name}(" in text for name in ("full", "zeros", "arange")):
@@ -125,9 +125,11 @@ def makes_blocks(function: LazyKernel, seen: Collection[Any] = ()) -> bool:
     for name, value in function.reached.items():
         called += attributes_of(value, name, text).values() if isinstance(value, ModuleType) else [value]
     inner = [
-        each for each in called if isinstance(each, LazyKernel) and each is not function and each not in seen
+        each
+        for each in called
+        if isinstance(each, LazyKernel) and each is not function and each not in visited
     ]
-    return any(makes_blocks(each, [*seen, function]) for each in inner)
+    return any(makes_blocks(each, [*visited, function]) for each in inner)
 
 
 def gluon_text(form: Form, filled: Mapping[str, str]) -> str:
@@ -146,9 +148,9 @@ def gluon_text(form: Form, filled: Mapping[str, str]) -> str:
         "type": filled["type"].replace("tl.", "gl."),
         "body": IN_TRITON.sub(r"gl.where(mask, \1, \1)", filled["body"]).replace("tl.", "gl."),
     }
-    name, others = filled["name"], filled["others"]
+    name, epilogue_pointers = filled["name"], filled["others"]
     loop, kernel = form.loop.__name__, form.kernel.__name__
-    parameters = "".join(f"    {each}\n" for each in others.replace(", ", ",\n").splitlines())
+    parameters = "".join(f"    {each}\n" for each in epilogue_pointers.replace(", ", ",\n").splitlines())
     called, own = form.inner
     text: str = form.loop.source
     text = text.replace(f"def {loop}(", f"def {name}_{loop}(", 1)
@@ -157,9 +159,11 @@ def gluon_text(form: Form, filled: Mapping[str, str]) -> str:
     body = body.replace(f"def {kernel}(", f"def {name}(", 1)
     body = body.replace("    out,\n", f"    out,\n{parameters}", 1)
     body = body.replace(f"({loop}, (\n", f"({name}_{loop}, (\n").replace(
-        "addend, out, ", f"addend, out, {others}"
+        "addend, out, ", f"addend, out, {epilogue_pointers}"
     )
     text = re.sub(
-        rf"\b{called}\(\s*(\w+),\s*addend,\s*(out,\s*)?", rf"{name}_{own}(\1, addend, \2{others}", text
+        rf"\b{called}\(\s*(\w+),\s*addend,\s*(out,\s*)?",
+        rf"{name}_{own}(\1, addend, \2{epilogue_pointers}",
+        text,
     )
     return HEADER.format(**filled) + form.end.format(**filled) + "\n\n" + text + "\n\n" + body

@@ -21,7 +21,7 @@ class LaunchArguments:
 
     Args:
         device: where it runs.
-        bounds: what the numbers in inputs may be, and the places of these inputs.
+        bounds: The bounds of indices, and the inputs that hold them.
         draws: the draws of random numbers, in order.
     """
 
@@ -30,17 +30,17 @@ class LaunchArguments:
     ) -> None:
         self.device = device
         self.bounds = [bound for bound, _ in bounds]
-        self.places = [place for _, place in bounds]
+        self.index_inputs = [index for _, index in bounds]
         self.counters = [call.counters for call in draws]
 
     @property
     def signature(self) -> dict[str, str]:
         """Their names, in order, and types."""
-        found = {FLAGS: "*i32"} if self.bounds else {}
+        types = {FLAGS: "*i32"} if self.bounds else {}
         if self.counters:
-            found |= {SEED: "i64", STATE: "*i64"}
-            found |= {f"first_{i}": "i64" for i in range(len(self.counters))}
-        return found
+            types |= {SEED: "i64", STATE: "*i64"}
+            types |= {f"first_{i}": "i64" for i in range(len(self.counters))}
+        return types
 
     @property
     def elements(self) -> list[str]:
@@ -52,26 +52,28 @@ class LaunchArguments:
         if not self.counters:
             return []
         generator = default_generator(self.device)
-        found = [philox_numbers(*generator.reserve(count)) for count in self.counters]
-        return [found[0][0], found[0][2], *[first for _, first, _ in found]]
+        philox = [philox_numbers(*generator.reserve(count)) for count in self.counters]
+        return [philox[0][0], philox[0][2], *[first for _, first, _ in philox]]
 
     def launching(
         self, launch: Launch, grid: tuple[int, int, int], allocators: Sequence[Callable[[], Any]], size: int
     ) -> Callable[..., tuple[Any, ...]]:
         """Return a function from the buffers of inputs to those of outputs, which launches a kernel with these
         arguments."""
-        enqueue, places = launch.enqueue, self.places
+        enqueue, index_inputs = launch.enqueue, self.index_inputs
         bounds, counts = self.bounds, self.counters
         flags = flags_for(bounds, self.device) if bounds else None
 
         def run(*inputs: Any) -> tuple[Any, ...]:
             outs = tuple([new() for new in allocators])
-            given = [] if flags is None else [flags.begin()]
+            extra_arguments = [] if flags is None else [flags.begin()]
             if counts:
-                given += self.numbers()
-            enqueue(grid, *[x.address for x in inputs], *[out.address for out in outs], *given, size)
+                extra_arguments += self.numbers()
+            enqueue(
+                grid, *[x.address for x in inputs], *[out.address for out in outs], *extra_arguments, size
+            )
             if flags is not None:
-                check_flags(flags, bounds, [inputs[place] for place in places])
+                check_flags(flags, bounds, [inputs[i] for i in index_inputs])
             return outs
 
         return run

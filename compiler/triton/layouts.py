@@ -49,8 +49,8 @@ def _tile_text(name: str, written: WrittenPrologue, imports: dict[Any, str]) -> 
     parameters = "".join(f"    {each},\n" for each in written.pointers)
     source: str = lay_tile.source
     text = source.replace("def lay_tile(\n    x,\n", f"def {name}(\n    x,\n{parameters}", 1)
-    head, found, tail = text.partition(STORE)
-    assert found and f"def {name}(" in head
+    head, separator, tail = text.partition(STORE)
+    assert separator and f"def {name}(" in head
     lines, made = written.lines(imports, TILE)
     lines.append(f"made = tl.where(is_there[None, :], {made}, tl.zeros_like({made}))")
-    return head + "".join(f"    {line}\n" for line in lines) + found + tail
+    return head + "".join(f"    {line}\n" for line in lines) + separator + tail

@@ -125,9 +125,9 @@ def element_text(call: PointwiseCall, writer: ElementWriter) -> str:
     if element is None:
         raise RuntimeError(f"{call.node.target.name()} has no function of one element")
     writer.is_heavy = writer.is_heavy or element.function in HEAVY
-    given = operands_of(element, call.operands, writer.values_for(call))
+    arguments = operands_of(element, call.operands, writer.values_for(call))
     type_ = type_text(triton_type(call.node.val.dtype))
-    return f"convert({writer.function(element.function)}({given}), {type_})"
+    return f"convert({writer.function(element.function)}({arguments}), {type_})"
 
 
 def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
@@ -206,7 +206,7 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     geometry = accesses.geometry
     wide = max(geometry.extent(), domain.numel) + 2 * INTERPRETED_BLOCK > INT32_MAX
     index_type = "i64" if wide else "i32"
-    places = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
+    sources = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     targets = {node: f"b{i}" for i, node in enumerate(kernel.outputs)}
     dense = contiguous_strides(geometry.sizes[::-1])[::-1]
     is_dense = (
@@ -221,9 +221,9 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     for i, access in enumerate(accesses.loads):
         node, shift = access.node, access.shift(domain.sizes)
         mask = "mask" if access.region is None else accesses.mask_of(access.region)
-        load = loaded(places[node], geometry.strides[i], dense, shift, mask)
+        load = loaded(sources[node], geometry.strides[i], dense, shift, mask)
         lines.append(f"x{i} = {load}  # %{node.name}")
-    writer = ElementWriter(kernel, accesses, specs, places, dense, lines)
+    writer = ElementWriter(kernel, accesses, specs, sources, dense, lines)
     values, imports = writer.values, writer.imports
     for i, call in enumerate(kernel.computed):
         texts = call.write_elements(writer)
@@ -233,14 +233,14 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
             values[node] = f"y{i}" if len(texts) == 1 else f"y{i}_{node.args[1]}"
             lines.append(f"{values[node]} = {value}")
             if node in targets:
-                at = writer.offset(accesses.strides_of_output(node))
-                lines.append(f"tl.store({targets[node]} + {at}, {values[node]}, mask=mask)")
-    pointers = [*places.values(), *targets.values()]
+                offset = writer.offset(accesses.strides_of_output(node))
+                lines.append(f"tl.store({targets[node]} + {offset}, {values[node]}, mask=mask)")
+    pointers = [*sources.values(), *targets.values()]
     drawn = [f"keep_{i}" for i in range(len(kernel.draws))]
     draws: list[str] = []
     if drawn:
-        at = offset_text(accesses.strides_of_draws, dense)
-        draws = kept_lines(kernel.draws, at, offsets(geometry), imports)
+        offset = offset_text(accesses.strides_of_draws, dense)
+        draws = kept_lines(kernel.draws, offset, offsets(geometry), imports)
     text = HEADER.format(
         what=f"{', '.join(c.node.target.name().removeprefix('aten::') for c in kernel.computed)}{over}.",
         device=domain.device.type,
@@ -299,18 +299,18 @@ def loaded(
     """
     if not any(strides):
         return f"tl.load({pointer})"
-    at = offset_text(strides, dense) + (f" - {shift}" if shift else "")
+    offset = offset_text(strides, dense) + (f" - {shift}" if shift else "")
     other = "" if mask == "mask" else ", other=1"
-    return f"tl.load({pointer} + {at}, mask={mask}{other})"
+    return f"tl.load({pointer} + {offset}, mask={mask}{other})"
 
 
 def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[Node, str]) -> str:
     """Return a scalar function's arguments as source, in its compute types."""
-    given = []
-    for place, type_, prepare in zip(element.operands, element.types, element.prepare, strict=True):
-        operand = operands[place]
+    arguments = []
+    for index, type_, prepare in zip(element.operands, element.types, element.prepare, strict=True):
+        operand = operands[index]
         if isinstance(operand, Node):
-            given.append(f"convert({values[operand]}, {type_text(type_)})")
+            arguments.append(f"convert({values[operand]}, {type_text(type_)})")
         else:
-            given.append(f"tl.full([], {number_text(prepare(operand))}, {type_text(type_)})")
-    return ", ".join(given)
+            arguments.append(f"tl.full([], {number_text(prepare(operand))}, {type_text(type_)})")
+    return ", ".join(arguments)

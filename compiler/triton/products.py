@@ -94,9 +94,9 @@ class WrittenEpilogue:
         self.results = [node for node in roots if node is not product]
         nodes = {f"x{i}": node for i, node in enumerate(self.operands)}
         nodes |= {f"y{i}": node for i, node in enumerate(self.results)}
-        found = {name: result_spec(node) for name, node in nodes.items()}
-        self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in found.items()}
-        self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
+        specs = {name: result_spec(node) for name, node in nodes.items()}
+        self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in specs.items()}
+        self.elements = tuple(name for name, spec in specs.items() if spec.numel == 1)
         self.draws = LaunchArguments(kernel.device, draws=kernel.draws)
         self.pointers |= self.draws.signature
         self.elements += tuple(self.draws.elements)
@@ -114,13 +114,13 @@ class WrittenEpilogue:
 
     def _names(self) -> dict[Node, str]:
         """Return the names of the values of the epilogue's steps."""
-        found: dict[Node, str] = {}
+        names: dict[Node, str] = {}
         for i, call in enumerate(self.kernel.epilogue):
             if isinstance(call, DropoutCall):
-                found |= {node: f"{'vk'[place]}{i}" for place, node in call.results.items()}
+                names |= {node: f"{'vk'[index]}{i}" for index, node in call.results.items()}
             else:
-                found[call.node] = f"v{i}"
-        return found
+                names[call.node] = f"v{i}"
+        return names
 
     def _body(self, layout: Layout, imports: dict[Any, str], keeps_first: bool = False) -> list[str]:
         """Return the lines that compute the epilogue of `product`; `imports` are the functions that they call.
@@ -132,18 +132,20 @@ class WrittenEpilogue:
         rows, columns = layout.rows, layout.columns
         is_wide = max(reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
         lines = [f"{i} = {i}.to(tl.int64)" for i in layout[:3] if i] if is_wide else []
-        at = f"{rows}[:, None] * {layout.pitch} + {columns}[None, :]"
+        offset = f"{rows}[:, None] * {layout.pitch} + {columns}[None, :]"
         if layout.batch_by_column:
-            at = f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
+            offset = (
+                f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
+            )
         elif kernel.sizes[0] > 1:
-            at = f"{layout.batch} * {layout.apart} + {at}"
+            offset = f"{layout.batch} * {layout.apart} + {offset}"
         stored = {node: f"y{i}" for i, node in enumerate(self.results)}
         if self.stores_product:
             stored[product] = "out"
         if keeps_first:
             del stored[self.first[0]]
         if product in stored:
-            lines.append(f"tl.store(out + {at}, product, mask=mask)")
+            lines.append(f"tl.store(out + {offset}, product, mask=mask)")
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
         loaded: dict[Any, str] = {}
@@ -171,7 +173,7 @@ class WrittenEpilogue:
             for node in made:
                 values[node] = names[node]
                 if node in stored:
-                    lines.append(f"tl.store({stored[node]} + {at}, {names[node]}, mask=mask)")
+                    lines.append(f"tl.store({stored[node]} + {offset}, {names[node]}, mask=mask)")
         return lines
 
     def _loaded(
@@ -204,8 +206,8 @@ class WrittenEpilogue:
         """Return True if the matmul adds the same bias to each of its rows."""
         if self.kernel.is_channels_last:
             return True
-        given = self.kernel.product.values[0]
-        return isinstance(given, Node) and given.val.sizes[:-1] in ((), (1,))
+        addend = self.kernel.product.values[0]
+        return isinstance(addend, Node) and addend.val.sizes[:-1] in ((), (1,))
 
     def text(self, form: str) -> str:
         """Return the source of a form of matmuls with this epilogue."""
@@ -224,9 +226,9 @@ class WrittenEpilogue:
         beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
-        given = (IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS).get(form.removesuffix(" sums"), ())
+        form_imports = (IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS).get(form.removesuffix(" sums"), ())
         if own_sums:
-            given = IMPORTS_OF_SUMS
+            form_imports = IMPORTS_OF_SUMS
         functions = [import_of(function, name) for function, name in imports.items()]
         filled = {
             "name": self.kernel.name,
@@ -236,7 +238,7 @@ class WrittenEpilogue:
             "product": product.target.name().replace("::", "."),
             "type": type_text(triton_type(product.val.dtype)),
             "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
-            "imports": "\n".join([*given, *functions]),
+            "imports": "\n".join([*form_imports, *functions]),
             "body": "\n".join(f"    {line}" for line in lines),
             "in_loop": in_loop,
             "sums": f"{self.kernel.name}_sums" if own_sums else "tile_sums",
@@ -258,8 +260,8 @@ class WrittenEpilogue:
         text = layout_text(form, self.kernel.name, self.prologues, imports)
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
         functions = [import_of(function, name) for function, name in imports.items()]
-        what = f"{', '.join(names)}: operands."
-        return HEADER.format(what=what, imports="\n".join([*IMPORTS_OF_COPIES, *functions])) + text
+        description = f"{', '.join(names)}: operands."
+        return HEADER.format(what=description, imports="\n".join([*IMPORTS_OF_COPIES, *functions])) + text
 
     def compiled(self, form: str) -> Any:
         """Return the kernel of a form. Raise CannotFuse if a step cannot be written in its language."""
@@ -290,8 +292,8 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     product = kernel.product
     specs = {node: node.val for node in product.node.all_input_nodes}
     call, _ = product.planned(specs)
-    given = dict(zip(call.args, product.values, strict=True))
-    numbers = {name: given[name] for name in NUMBERS if name in given}
+    bound = dict(zip(call.args, product.values, strict=True))
+    numbers = {name: bound[name] for name in NUMBERS if name in bound}
     if any(isinstance(number, Node) for number in numbers.values()):
         raise CannotFuse("it is scaled by a number that is computed")
     sums = FusedEpilogue(
@@ -346,16 +348,16 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
     call, _ = kernel.product.planned({node: node.val for node in kernel.product.node.all_input_nodes})
     values = dict(zip(call.args, kernel.product.values, strict=True))
     product = kernel.product.node
-    places = {node: i for i, node in enumerate(kernel.inputs)}
+    index_of = {node: i for i, node in enumerate(kernel.inputs)}
     loaded = {each.operand: each.source for each in kernel.prologues}
     buffers = [*([product] if written.stores_product else []), *written.results]
     allocators = [allocator_of(result_spec(node)) for node in buffers]
     count = len(kernel.inputs)
-    order = [places[loaded.get(values[name], values[name])] for name in names]
-    order += [count, *(places[node] for node in written.operands)]
+    order = [index_of[loaded.get(values[name], values[name])] for name in names]
+    order += [count, *(index_of[node] for node in written.operands)]
     order += [count + buffers.index(node) for node in written.results]
     order += [count + len(buffers) + i for i in range(len(written.draws.signature))]
-    order += [places[node] for node in nodes_of(written.prologues)]
+    order += [index_of[node] for node in nodes_of(written.prologues)]
     results = [buffers.index(kernel.root(node)) for node in kernel.outputs]
 
     def run(*inputs: Any) -> tuple[Any, ...]:
@@ -366,8 +368,8 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
 
     def drawing(*inputs: Any) -> tuple[Any, ...]:
         outs = [new() for new in allocators]
-        given = [x.address for x in (*inputs, *outs)] + written.draws.numbers()
-        launch(*[given[i] for i in order])
+        arguments = [x.address for x in (*inputs, *outs)] + written.draws.numbers()
+        launch(*[arguments[i] for i in order])
         return tuple([outs[i] for i in results])
 
     return drawing if kernel.draws else run

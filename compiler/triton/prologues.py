@@ -133,9 +133,9 @@ class WrittenPrologue:
         self.prologue, self.is_left = prologue, prologue.is_left
         self.operands = prologue.inputs[1:]
         nodes = {f"{'p' if self.is_left else 'q'}{i}": node for i, node in enumerate(self.operands)}
-        found = {name: result_spec(node) for name, node in nodes.items()}
-        self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in found.items()}
-        self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
+        specs = {name: result_spec(node) for name, node in nodes.items()}
+        self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in specs.items()}
+        self.elements = tuple(name for name, spec in specs.items() if spec.numel == 1)
 
     def source(self) -> Source:
         """Return the tensor that the matmul kernel loads. Raise CannotFuse if strides do not describe it."""
@@ -166,10 +166,10 @@ class WrittenPrologue:
         least: int = min(spec.itemsize for spec in (*inputs, *made))
         return least < int(self.prologue.made.val.itemsize)
 
-    def lines(self, imports: dict[Any, str], place: TilePlace) -> tuple[list[str], str]:
+    def lines(self, imports: dict[Any, str], position: TilePlace) -> tuple[list[str], str]:
         """Return the lines that compute a tile, and the name of the result; `imports` are the scalar functions."""
         prologue = self.prologue
-        tile, batched, axes, masks = place
+        tile, batched, axes, masks = position
         inside = f"{masks[0]}[:, None] & {masks[1]}[None, :]"
         sizes = prologue.matrix.sizes
         values = {prologue.source: tile}
@@ -199,13 +199,13 @@ class WrittenPrologue:
 
     def lines_in_loop(self, imports: dict[Any, str]) -> list[str]:
         """Return the lines in the loop over the K dimension, beyond which the operand is zero."""
-        place = IN_LOOP[self.is_left]
-        lines, made = self.lines(imports, place)
+        position = IN_LOOP[self.is_left]
+        lines, made = self.lines(imports, position)
         inner = "is_place[None, :]" if self.is_left else "is_place[:, None]"
         lines += [
-            f"{place.tile} = {made}",
+            f"{position.tile} = {made}",
             "if not WHOLE:",
-            f"    {place.tile} = tl.where({inner}, {made}, tl.zeros_like({made}))",
+            f"    {position.tile} = tl.where({inner}, {made}, tl.zeros_like({made}))",
         ]
         return lines
 
@@ -236,9 +236,9 @@ def sums_text(name: str, prologues: Sequence[WrittenPrologue], imports: dict[Any
     text = text.replace(
         "    BLOCK_K: tl.constexpr,\n", "    BLOCK_K: tl.constexpr,\n    WHOLE: tl.constexpr,\n", 1
     )
-    head, found, tail = text.partition(NEXT)
-    assert found and f"def {name}_sums(" in head
-    return "\n\n" + head + lines_in_loop("tiled", prologues, imports) + found + tail
+    head, separator, tail = text.partition(NEXT)
+    assert separator and f"def {name}_sums(" in head
+    return "\n\n" + head + lines_in_loop("tiled", prologues, imports) + separator + tail
 
 
 def nodes_of(prologues: Sequence[WrittenPrologue]) -> list[Node]:

@@ -133,13 +133,13 @@ def program_of(kernel: RowsKernel) -> Program:
 
 def _read(made: Program) -> list[Statement]:
     """Return the statements whose values are read or stored, without unused statistics."""
-    wanted = set(made.stores.values())
-    kept = []
+    read_names = set(made.stores.values())
+    live_statements = []
     for statement in reversed(made.statements):
-        if statement.name in wanted:
-            wanted.update(statement.reads)
-            kept.append(statement)
-    return kept[::-1]
+        if statement.name in read_names:
+            read_names.update(statement.reads)
+            live_statements.append(statement)
+    return live_statements[::-1]
 
 
 def rounded(text: str, spec: TensorSpec) -> str:
@@ -161,9 +161,9 @@ def element_of_rows(call: PointwiseCall, made: Program, values: dict[Node, str])
     if element is None:
         raise RuntimeError(f"{call.node.target.name()} has no function of one element")
     made.is_heavy = made.is_heavy or element.function in HEAVY
-    given = operands_of(element, call.operands, {n: f"{{{name}}}" for n, name in values.items()})
+    arguments = operands_of(element, call.operands, {n: f"{{{name}}}" for n, name in values.items()})
     reads = [values[operand] for operand in call.operands if isinstance(operand, Node)]
-    text = rounded(f"{made.function(element.function)}({given})", call.node.val)
+    text = rounded(f"{made.function(element.function)}({arguments})", call.node.val)
     return made.value(text, *reads, comment=call.node.format_node(), words=words_of(call.node.val))
 
 
@@ -173,7 +173,7 @@ def reduction_of_rows(
     """Add a step over rows to a program. Return the names of its results' values."""
     lower = LOWERED[call.node.target._entry.name]
     names = lower(Row(made, call, values, row_size))
-    return {call.results[place]: name for place, name in names.items() if place in call.results}
+    return {call.results[index]: name for index, name in names.items() if index in call.results}
 
 
 class Row(NamedTuple):
@@ -215,9 +215,9 @@ class Row(NamedTuple):
             f"convert({{{own}}}, {type_text(type_)})", own, comment=comment, words=words
         )
 
-    def stored(self, text: str, *reads: str, place: int = 0) -> str:
+    def stored(self, text: str, *reads: str, index: int = 0) -> str:
         """Add a result, rounded to the output's dtype. Return the value's name."""
-        spec = self.call.specs[place]
+        spec = self.call.specs[index]
         return self.program.value(rounded(text, spec), *reads, words=words_of(spec))
 
     def total(self, text: str, *reads: str, type_: Any) -> str:
@@ -246,12 +246,12 @@ def _combined(row: Row, how: Reduction) -> dict[int, str]:
     made = row.program
     value = row.given("self", type_, row.comment)
     text = f"convert({made.function(how.load)}({{{value}}}), {type_text(type_)})"
-    found = made.combined(how, text, value, type_=type_)
-    finish = f"{made.function(how.finish)}({{{found}}}, {row.number(row.n, tl.int64)})"
-    return {0: row.stored(finish, found)}
+    total = made.combined(how, text, value, type_=type_)
+    finish = f"{made.function(how.finish)}({{{total}}}, {row.number(row.n, tl.int64)})"
+    return {0: row.stored(finish, total)}
 
 
-def _place(stub: str, has_value: bool) -> Callable[[Row], dict[int, str]]:
+def _arg_extreme(stub: str, has_value: bool) -> Callable[[Row], dict[int, str]]:
     """Return the lowering of argmax or argmin: a NaN before any number, and the first among equals."""
 
     def lower(row: Row) -> dict[int, str]:
@@ -259,18 +259,27 @@ def _place(stub: str, has_value: bool) -> Callable[[Row], dict[int, str]]:
         made = row.program
         how = REDUCTIONS[stub]
         value = row.given("self", type_, row.comment)
-        top = made.combined(how, f"{{{value}}}", value, type_=type_)
-        is_top = f"({{{value}}} == {{{top}}}) | ({{{value}}} != {{{value}}}) & ({{{top}}} != {{{top}}})"
+        extreme = made.combined(how, f"{{{value}}}", value, type_=type_)
+        is_extreme = f"({{{value}}} == {{{extreme}}}) | ({{{value}}} != {{{value}}}) & ({{{extreme}}} != {{{extreme}}})"
         first = REDUCTIONS["amin_stub"]
-        place = made.combined(first, f"tl.where({is_top}, r, {row.n})", value, top, type_=tl.int64)
+        element_index = made.combined(
+            first, f"tl.where({is_extreme}, r, {row.n})", value, extreme, type_=tl.int64
+        )
         if not has_value:
-            return {0: row.stored(f"{{{place}}}", place)}
+            return {0: row.stored(f"{{{element_index}}}", element_index)}
         other = row.number(how.start(type_), type_)
         # Zeros of both signs are equal.
-        found = made.combined(
-            how, f"tl.where(r == {{{place}}}, {{{value}}}, {other})", value, place, type_=type_
+        extreme_value = made.combined(
+            how,
+            f"tl.where(r == {{{element_index}}}, {{{value}}}, {other})",
+            value,
+            element_index,
+            type_=type_,
         )
-        return {0: row.stored(f"{{{found}}}", found), 1: row.stored(f"{{{place}}}", place, place=1)}
+        return {
+            0: row.stored(f"{{{extreme_value}}}", extreme_value),
+            1: row.stored(f"{{{element_index}}}", element_index, index=1),
+        }
 
     return lower
 
@@ -280,11 +289,13 @@ def _softmax(is_log: bool) -> Callable[[Row], dict[int, str]]:
         type_ = compute_type(row.argument("self").val.dtype)
         made = row.program
         value = row.given("self", type_, row.comment)
-        top = made.combined(REDUCTIONS["amax_stub"], f"{{{value}}}", value, type_=type_)
-        total = row.total(f"{made.function(exp)}({{{value}}} - {{{top}}})", value, top, type_=type_)
+        row_max = made.combined(REDUCTIONS["amax_stub"], f"{{{value}}}", value, type_=type_)
+        total = row.total(f"{made.function(exp)}({{{value}}} - {{{row_max}}})", value, row_max, type_=type_)
         scale = made.value(f"{made.function(scale_of)}({{{total}}}, {is_log})", total)
-        result = f"{made.function(normalised)}({{{value}}}, {{{top}}}, {{{total}}}, {{{scale}}}, {is_log})"
-        return {0: row.stored(result, value, top, total, scale)}
+        result = (
+            f"{made.function(normalised)}({{{value}}}, {{{row_max}}}, {{{total}}}, {{{scale}}}, {is_log})"
+        )
+        return {0: row.stored(result, value, row_max, total, scale)}
 
     return lower
 
@@ -306,8 +317,8 @@ def _logsumexp(row: Row) -> dict[int, str]:
     type_ = compute_type(row.call.specs[0].dtype)
     made = row.program
     value = row.given("self", type_, row.comment)
-    top = made.combined(REDUCTIONS["amax_stub"], f"{{{value}}}", value, type_=type_)
-    shift = made.value(f"{made.function(finite)}({{{top}}})", top)
+    row_max = made.combined(REDUCTIONS["amax_stub"], f"{{{value}}}", value, type_=type_)
+    shift = made.value(f"{made.function(finite)}({{{row_max}}})", row_max)
     total = row.total(f"{made.function(exp)}({{{value}}} - {{{shift}}})", value, shift, type_=type_)
     return {0: row.stored(f"{made.function(log)}({{{total}}}) + {{{shift}}}", total, shift)}
 
@@ -321,12 +332,12 @@ def _normalised(is_centred: bool) -> Callable[[Row], dict[int, str]]:
         made = row.program
         count, divided = row.number(row.n, type_), made.function(divide)
         value = row.given("input", type_, row.comment)
-        found = {}
+        results = {}
         if is_centred:
             total = row.total(f"{{{value}}}", value, type_=type_)
             centre = made.value(f"{divided}({{{total}}}, {count})", total)
             value = made.value(f"{{{value}}} - {{{centre}}}", value, centre)
-            found[1] = row.stored(f"{{{centre}}}", centre, place=1)
+            results[1] = row.stored(f"{{{centre}}}", centre, index=1)
         squares = row.total(f"{{{value}}} * {{{value}}}", value, type_=type_)
         eps = row.argument("eps")
         added = row.number(
@@ -334,15 +345,15 @@ def _normalised(is_centred: bool) -> Callable[[Row], dict[int, str]]:
         )
         factor = made.value(f"{made.function(rsqrt)}({divided}({{{squares}}}, {count}) + {added})", squares)
         last = 2 if is_centred else 1
-        found[last] = row.stored(f"{{{factor}}}", factor, place=last)
+        results[last] = row.stored(f"{{{factor}}}", factor, index=last)
         text, reads = f"{{{value}}} * {{{factor}}}", [value, factor]
         for name, operation in (("weight", "*"), ("bias", "+"))[: 2 if is_centred else 1]:
             if row.argument(name) is not None:
                 parameter = row.given(name, type_)
                 text = f"({text}) {operation} {{{parameter}}}"
                 reads.append(parameter)
-        found[0] = row.stored(text, *reads)
-        return found
+        results[0] = row.stored(text, *reads)
+        return results
 
     return lower
 
@@ -368,10 +379,10 @@ def _moments(is_root: bool, has_mean: bool) -> Callable[[Row], dict[int, str]]:
         about = made.value(f"{{{squares}}} - {{{left}}} * {divided}({{{left}}}, {count})", squares, left)
         number = row.number(freedom, tl.float64)
         result = f"{made.function(spread)}({{{about}}}, {number}, {is_root})"
-        found = {0: row.stored(result, about)}
+        results = {0: row.stored(result, about)}
         if has_mean:
-            found[1] = row.stored(f"{{{mean}}}", mean, place=1)
-        return found
+            results[1] = row.stored(f"{{{mean}}}", mean, index=1)
+        return results
 
     return lower
 
@@ -384,10 +395,10 @@ LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
     "aten::amin": _reduced("amin_stub"),
     "aten::any.dim": _reduced("any_stub"),
     "aten::all.dim": _reduced("all_stub"),
-    "aten::max.dim": _place("amax_stub", True),
-    "aten::min.dim": _place("amin_stub", True),
-    "aten::argmax": _place("amax_stub", False),
-    "aten::argmin": _place("amin_stub", False),
+    "aten::max.dim": _arg_extreme("amax_stub", True),
+    "aten::min.dim": _arg_extreme("amin_stub", True),
+    "aten::argmax": _arg_extreme("amax_stub", False),
+    "aten::argmin": _arg_extreme("amin_stub", False),
     "aten::_vector_norm": lambda row: _combined(row, NORMS[row.argument("ord")]),
     "aten::logsumexp": _logsumexp,
     "aten::_softmax": _softmax(False),
@@ -403,4 +414,4 @@ LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
     "aten::var_mean.correction": _moments(False, True),
     "aten::std_mean.correction": _moments(True, True),
 }
-"""Lowering of each operator to the names of its outputs' values, by their places."""
+"""Lowering of each operator to the names of its outputs' values, by their indices."""

@@ -71,7 +71,7 @@ class WrittenRows(NamedTuple):
         tile: The block for which it was written.
         is_whole: True if the block has whole rows.
         index_type: ``i32`` or ``i64``.
-        bounds: The bounds of indices, and the places of the inputs that hold them.
+        bounds: The bounds of indices, and the indices of the inputs that hold them.
     """
 
     name: str
@@ -175,8 +175,8 @@ class Layout:
 
     def strides(self, name: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return a value's strides over rows and over the elements of a row, the inner dimension first."""
-        place = self.names.index(name)
-        return self.over_rows.strides[place], self.over_line.strides[place]
+        index = self.names.index(name)
+        return self.over_rows.strides[index], self.over_line.strides[index]
 
     def moves_along_rows(self, name: Any) -> bool:
         """Return True if a value differs between elements of a row."""
@@ -218,7 +218,7 @@ def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile,
         elements = min(whole, INTERPRETED_REDUCED)
         return Tile(min(next_power_of_2(rows), INTERPRETED_TILE // elements), elements, 4), whole == elements
     outputs = min(next_power_of_2(rows), max(1, SPREAD // whole))
-    words = most_alive(program, layout) * (2 if program.is_heavy else 1)
+    words = max_live_words(program, layout) * (2 if program.is_heavy else 1)
     for warps in (4, 8, 16, 32):
         each = cdiv(outputs * whole, WARP_SIZE * warps)
         room = REGISTERS // (WARP_SIZE * max(warps, RESIDENT))
@@ -227,7 +227,7 @@ def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile,
     return Tile(1, min(whole, LOOP), LOOP_WARPS), whole <= LOOP
 
 
-def most_alive(program: Program, layout: Layout) -> int:
+def max_live_words(program: Program, layout: Layout) -> int:
     """Return the most registers that an element of a row takes at once."""
     wide = wide_values(program, layout)
     words = {name: words_of(view.node.val) for name, view in program.loads.items()}
@@ -238,22 +238,22 @@ def most_alive(program: Program, layout: Layout) -> int:
     for name in program.stores.values():
         last.setdefault(name, len(program.statements))
     alive: set[str] = set()
-    most = 1
+    max_words = 1
     for i, statement in enumerate(program.statements):
         alive.update(name for name in (*statement.reads, statement.name) if name in wide)
-        most = max(most, sum(words[name] for name in alive))
+        max_words = max(max_words, sum(words[name] for name in alive))
         alive = {name for name in alive if last.get(name, -1) > i}
-    return most
+    return max_words
 
 
 def wide_values(program: Program, layout: Layout) -> set[str]:
     """Return the values that differ between elements of a row."""
-    found = {name for name in program.loads if layout.moves_along_rows(name)}
+    wide = {name for name in program.loads if layout.moves_along_rows(name)}
     for statement in program.statements:
-        moves = statement.moves_along_rows or found.intersection(statement.reads)
+        moves = statement.moves_along_rows or wide.intersection(statement.reads)
         if statement.reduction is None and moves:
-            found.add(statement.name)
-    return found
+            wide.add(statement.name)
+    return wide
 
 
 class _Writer:
@@ -310,22 +310,22 @@ class _Writer:
             offset_text(self.layout.over_line, over_line, "r", "r"),
         ]
         mask = self.mask(bool(texts[0]), bool(texts[1]))
-        at = " + ".join(text for text in texts if text)
-        return (f" + {at}" if at else ""), (f", mask={mask}" if mask else "")
+        offset = " + ".join(text for text in texts if text)
+        return (f" + {offset}" if offset else ""), (f", mask={mask}" if mask else "")
 
     def load(self, name: str) -> None:
         """Load an input."""
         view = self.program.loads[name]
-        at, rest = self.access(name)
-        self.write(f"{name} = tl.load({self.pointers[view.node]}{at}{rest})  # %{view.node.name}")
+        offset, rest = self.access(name)
+        self.write(f"{name} = tl.load({self.pointers[view.node]}{offset}{rest})  # %{view.node.name}")
 
     def store(self, node: Node, value: str) -> None:
         """Store an output."""
-        at, _ = self.access(node)
+        offset, _ = self.access(node)
         mask = self.mask(True, self.layout.moves_along_rows(node))
         rest = f", mask={mask}" if mask else ""
         # A number for each row may be a scalar, and must be broadcast to the addresses.
-        self.write(f"tl.store({self.pointers[node]}{at}, {value}{rest})")
+        self.write(f"tl.store({self.pointers[node]}{offset}, {value}{rest})")
 
     def filled(self, statement: Statement, value: str) -> str:
         """Return a combined value as a tile, filled with the reduction's identity outside of rows."""

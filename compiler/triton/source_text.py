@@ -25,6 +25,6 @@ def number_text(value: float | int) -> str:
 
 def step_text(node: Node, values: Mapping[Node, str]) -> str:
     """Return a step without sizes, in the program's own names, so that equal steps of a graph have one text."""
-    names = {given.name: name for given, name in values.items()}
+    names = {node.name: name for node, name in values.items()}
     text = node.format_node().partition(" = ")[2]
     return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)

@@ -30,8 +30,14 @@ def offset_by(index: str, terms: Terms, count: int, names: Mapping[int, str]) ->
         text = index if divisor == 1 else f"{index} // {divisor}"
         if divisor * size < count:
             text = f"{text} % {size}"
-        by = names.get(stride, str(stride))
-        texts.append(f"({text}) * {by}" if text != index else index if stride == 1 else f"{index} * {by}")
+        stride_name = names.get(stride, str(stride))
+        texts.append(
+            f"({text}) * {stride_name}"
+            if text != index
+            else index
+            if stride == 1
+            else f"{index} * {stride_name}"
+        )
     return " + ".join(texts)
 
 
@@ -59,8 +65,8 @@ def step_lines(
     element = call.planned(specs)[1].element
     assert element is not None
     function = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
-    given = operands_of(element, call.operands, values)
+    arguments = operands_of(element, call.operands, values)
     return [
         f"# {step_text(call.node, values)}",
-        f"{name} = convert({function}({given}), {type_text(triton_type(call.node.val.dtype))})",
+        f"{name} = convert({function}({arguments}), {type_text(triton_type(call.node.val.dtype))})",
     ]

@@ -77,23 +77,33 @@ def configuration_of(
     known = _chosen.get(key)
     if known is not None:
         return known
-    kept = records()
+    stored_records = records()
     every = [Configuration((max(int(block * wider), MIN_BLOCK),), warps) for wider, warps in WIDENINGS]
     every = list(dict.fromkeys(every))
-    for entry in () if kept is None else kept.read(device_name(properties), name):
-        found = Configuration(entry.tile, entry.warps)
-        if (entry.source, entry.dtype, entry.shape) == key and found in every:
-            _chosen[key] = found
-            return found
+    for entry in () if stored_records is None else stored_records.read(device_name(properties), name):
+        configuration = Configuration(entry.tile, entry.warps)
+        if (entry.source, entry.dtype, entry.shape) == key and configuration in every:
+            _chosen[key] = configuration
+            return configuration
     inputs = [allocator_of(node.val)() for node in kernel.inputs]
     usable, times = _timed(device, every, lambda each: launched(each.tile[0], each.warps), inputs)
-    found = usable[winner(times)]
-    if kept is not None:
-        medians = {str(each): round(one.median, 3) for each, one in zip(usable, times, strict=True)}
-        measured = Entry(name, *key, found.tile, found.warps, found.stages, medians, properties.name)
-        kept.write(device_name(properties), measured)
-    _chosen[key] = found
-    return found
+    configuration = usable[winner(times)]
+    if stored_records is not None:
+        medians = {
+            str(each): round(measurement.median, 3) for each, measurement in zip(usable, times, strict=True)
+        }
+        measured = Entry(
+            name,
+            *key,
+            configuration.tile,
+            configuration.warps,
+            configuration.stages,
+            medians,
+            properties.name,
+        )
+        stored_records.write(device_name(properties), measured)
+    _chosen[key] = configuration
+    return configuration
 
 
 def _timed(
@@ -154,7 +164,7 @@ def _tune_call(node: Node) -> None:
     before = set_grad_enabled(False)
     try:
         with autocast("cuda", enabled=False):
-            tensors = {given: _filled(given.val, generator) for given in node.all_input_nodes}
+            tensors = {operand: _filled(operand.val, generator) for operand in node.all_input_nodes}
             args, kwargs = map_nodes((node.args, dict(node.kwargs)), tensors.__getitem__)
             with suppress(RuntimeError):
                 tune(lambda: node.target(*args, **kwargs), list(tensors.values()), timer_for)
