@@ -69,7 +69,7 @@ def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
     """Return the process group that `group` identifies.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: `group` does not identify a process group.
         RuntimeError: there is no group of that name.
     """
     if isinstance(group, ProcessGroup):
@@ -94,8 +94,8 @@ def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
     if hasattr(mesh, "get_group") and hasattr(mesh, "ndim") and (dim is None or isinstance(dim, (int, str))):
         if dim is None and mesh.ndim != 1:
             raise AssertionError("Only 1D mesh is supported, pass in (DeviceMesh, int) together if mesh > 1D")
-        found: ProcessGroup = mesh.get_group(0 if dim is None else dim)
-        return found
+        mesh_group: ProcessGroup = mesh.get_group(0 if dim is None else dim)
+        return mesh_group
     if isinstance(group, tuple):
         raise ValueError(
             f"Invalid tuple for group must be (DeviceMesh, int). Instead got {tuple(map(type, group))}"
@@ -182,9 +182,9 @@ def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str
     """
     from ..dispatch.generated.functions import cat
 
-    found = _resolve_group(group, tag)
-    size = found.size()
-    gathered = _maybe_wrap_tensor(_operator("all_gather_into_tensor")(self, size, found.group_name))
+    process_group = _resolve_group(group, tag)
+    size = process_group.size()
+    gathered = _maybe_wrap_tensor(_operator("all_gather_into_tensor")(self, size, process_group.group_name))
     if not gather_dim:
         return gathered
     return cat(gathered.chunk(size, 0), gather_dim)
@@ -192,8 +192,10 @@ def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str
 
 def all_gather_single_coalesced(self: Sequence[Tensor], group: RANK_TYPES, tag: str = "") -> list[Tensor]:
     """`all_gather_single` of several tensors, along their first dimensions."""
-    found = _resolve_group(group, tag)
-    gathered = _operator("all_gather_into_tensor_coalesced")(list(self), found.size(), found.group_name)
+    process_group = _resolve_group(group, tag)
+    gathered = _operator("all_gather_into_tensor_coalesced")(
+        list(self), process_group.size(), process_group.group_name
+    )
     return [_maybe_wrap_tensor(each) for each in gathered]
 
 
@@ -223,10 +225,10 @@ def reduce_scatter_single(
     Raises:
         AssertionError: the dimension cannot be divided by the number of processes.
     """
-    found = _resolve_group(group, tag)
-    size = found.size()
-    given = _divided(self, scatter_dim, size)
-    reduced = _operator("reduce_scatter_tensor")(given, reduceOp.lower(), size, found.group_name)
+    process_group = _resolve_group(group, tag)
+    size = process_group.size()
+    rank_major = _divided(self, scatter_dim, size)
+    reduced = _operator("reduce_scatter_tensor")(rank_major, reduceOp.lower(), size, process_group.group_name)
     return _maybe_wrap_tensor(reduced)
 
 
@@ -234,17 +236,19 @@ def reduce_scatter_single_coalesced(
     inputs: Sequence[Tensor], reduceOp: str, scatter_dim: Sequence[int], group: RANK_TYPES, tag: str = ""
 ) -> list[Tensor]:
     """Run `reduce_scatter_single` on several tensors, each with its own dimension."""
-    found = _resolve_group(group, tag)
-    size = found.size()
+    process_group = _resolve_group(group, tag)
+    size = process_group.size()
     if len(scatter_dim) != len(inputs):
         raise AssertionError(
             f"Length of scatter_dim ({len(scatter_dim)}) must equal length of inputs ({len(inputs)})"
         )
-    given = [
-        _divided(tensor, dim, size, f" for tensor at index {place}")
-        for place, (tensor, dim) in enumerate(zip(inputs, scatter_dim, strict=True))
+    rank_major = [
+        _divided(tensor, dim, size, f" for tensor at index {index}")
+        for index, (tensor, dim) in enumerate(zip(inputs, scatter_dim, strict=True))
     ]
-    reduced = _operator("reduce_scatter_tensor_coalesced")(given, reduceOp.lower(), size, found.group_name)
+    reduced = _operator("reduce_scatter_tensor_coalesced")(
+        rank_major, reduceOp.lower(), size, process_group.group_name
+    )
     return [_maybe_wrap_tensor(each) for each in reduced]
 
 
@@ -265,15 +269,17 @@ def all_to_all_single(
         group: The group.
         tag: Ignored; accepted for compatibility with PyTorch.
     """
-    found = _resolve_group(group, tag)
+    process_group = _resolve_group(group, tag)
     if output_split_sizes is None or input_split_sizes is None:
         if not (output_split_sizes is None and input_split_sizes is None):
             raise AssertionError(
                 "output_split_sizes and input_split_sizes must either be specified together or both set to None"
             )
-        output_split_sizes = input_split_sizes = [self.shape[0] // found.size()] * found.size()
+        output_split_sizes = input_split_sizes = [
+            self.shape[0] // process_group.size()
+        ] * process_group.size()
     received = _operator("all_to_all_single")(
-        self, list(output_split_sizes), list(input_split_sizes), found.group_name
+        self, list(output_split_sizes), list(input_split_sizes), process_group.group_name
     )
     return _maybe_wrap_tensor(received)
 
@@ -287,15 +293,15 @@ def permute_tensor(self: Tensor, src_dst: Sequence[int], group: RANK_TYPES, tag:
         group: The group.
         tag: Ignored; accepted for compatibility with PyTorch.
     """
-    found = _resolve_group(group, tag)
-    rank, rows = found.rank(), self.shape[0]
-    given, received = [0] * found.size(), [0] * found.size()
+    process_group = _resolve_group(group, tag)
+    rank, rows = process_group.rank(), self.shape[0]
+    input_splits, output_splits = [0] * process_group.size(), [0] * process_group.size()
     for source, target in enumerate(src_dst):
         if source == rank:
-            given[target] = rows
+            input_splits[target] = rows
         if target == rank:
-            received[source] = rows
-    return all_to_all_single(self, received, given, found)
+            output_splits[source] = rows
+    return all_to_all_single(self, output_splits, input_splits, process_group)
 
 
 # Their names before PyTorch 2.13, and those from before all had derivatives.

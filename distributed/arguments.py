@@ -55,7 +55,7 @@ def check_tensors(tensors: Any, name: str, function: str) -> None:
 
 def check_same_dtype(function: str, *tensors: Tensor | Sequence[Tensor]) -> None:
     """Raise ValueError for tensors of several dtypes."""
-    flat = [each for one in tensors for each in ([one] if isinstance(one, Tensor) else one)]
+    flat = [each for arg in tensors for each in ([arg] if isinstance(arg, Tensor) else arg)]
     for each in flat[1:]:
         if each.dtype != flat[0].dtype:
             raise ValueError(

@@ -201,13 +201,13 @@ def is_backend_available(backend: str) -> bool:
         (False, True)
     """
     name = str(backend).lower()
-    asked = {
+    checks = {
         "mpi": is_mpi_available,
         "gloo": is_gloo_available,
         "nccl": is_nccl_available,
     }
-    if name in asked:
-        return asked[name]()
+    if name in checks:
+        return checks[name]()
     return name in Backend.backend_capability
 
 

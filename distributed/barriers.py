@@ -47,7 +47,7 @@ def barrier(
 def monitored_barrier(
     group: Group = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """Wait as `barrier` does, and name those that have not come (`torch.distributed.monitored_barrier`).
+    """Wait as `barrier` does, and report the ranks that do not arrive (`torch.distributed.monitored_barrier`).
 
     Args:
         group: The group. Default: all ranks.
@@ -55,8 +55,8 @@ def monitored_barrier(
         wait_all_ranks: If True, report all missing ranks. Otherwise report the first.
 
     Raises:
-        TypeError: `timeout` is no timedelta.
-        RuntimeError: some have not come in time; in rank 0 the error names them.
+        TypeError: `timeout` is not a timedelta.
+        RuntimeError: Some ranks have not arrived in time; on rank 0 the error names them.
     """
     if not is_member(group, "monitored_barrier"):
         return
@@ -69,16 +69,16 @@ def monitored_barrier(
     spec, store = chosen.spec, chosen.get_group_store()
     limit = (chosen.timeout if timeout is None else timeout).total_seconds()
     chosen.monitored = number = chosen.monitored + 1
-    place = f"monitored/{number}"
-    store.set(f"{place}/{spec.rank}", b"")
+    prefix = f"monitored/{number}"
+    store.set(f"{prefix}/{spec.rank}", b"")
     deadline = time.monotonic() + limit
     if spec.rank:
         # The first one decides, and may take as long for that as this one has: it gets a second limit.
-        while not store.check([f"{place}/through"]):
-            if store.check([f"{place}/failed"]):
+        while not store.check([f"{prefix}/through"]):
+            if store.check([f"{prefix}/failed"]):
                 raise RuntimeError(
                     f"monitored_barrier: rank {spec.rank} of group {spec.name!r}: "
-                    f"{store.get(f'{place}/failed').decode()}"
+                    f"{store.get(f'{prefix}/failed').decode()}"
                 )
             if time.monotonic() > deadline + limit:
                 raise RuntimeError(
@@ -88,14 +88,14 @@ def monitored_barrier(
                 )
             time.sleep(POLL)
         return
-    while missing := [rank for rank in range(chosen.size()) if not store.check([f"{place}/{rank}"])]:
+    while missing := [rank for rank in range(chosen.size()) if not store.check([f"{prefix}/{rank}"])]:
         if time.monotonic() > deadline:
             named = missing if wait_all_ranks else missing[:1]
             text = (
                 f"Rank 0 timed out after {limit:g} s in monitoredBarrier of group {spec.name!r}: rank(s) "
                 f"{', '.join(str(spec.ranks[rank]) for rank in named)} failed to pass monitoredBarrier"
             )
-            store.set(f"{place}/failed", text)
+            store.set(f"{prefix}/failed", text)
             raise RuntimeError(text)
         time.sleep(POLL)
-    store.set(f"{place}/through", b"")
+    store.set(f"{prefix}/through", b"")

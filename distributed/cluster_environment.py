@@ -15,7 +15,7 @@ FIRST_PORT, PORTS = 15000, 10000
 
 @dataclass(frozen=True)
 class ClusterEnvironment:
-    """A process's place.
+    """Rank of a process, and the size of its cluster.
 
     Attributes:
         launcher: Launcher of the process: ``"mpich"`` (also Intel MPI and others with Hydra), ``"openmpi"``,
@@ -70,41 +70,41 @@ def cluster_environment(environment: Mapping[str, str] | None = None) -> Cluster
     A process that SLURM runs by itself, as a batch script or in a shell of `salloc`, is none of several.
 
     Args:
-        environment: the variables; None for this process's.
+        environment: Environment variables. Default: those of this process.
 
     Returns:
-        The place; None if no launcher has started the process.
+        The environment; None if no launcher has started the process.
 
     Raises:
-        ValueError: a variable has no number.
+        ValueError: A variable is not a number.
 
     Example:
         >>> from triten.distributed.cluster_environment import cluster_environment
-        >>> given = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
-        >>> cluster_environment(given).variables()
+        >>> variables = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+        >>> cluster_environment(variables).variables()
         {'RANK': '1', 'WORLD_SIZE': '4'}
     """
-    given = os.environ if environment is None else environment
-    scheduled = _of_slurm(given)
+    variables = os.environ if environment is None else environment
+    scheduled = _of_slurm(variables)
     for launcher, rank, size, local_rank, local_size in _MPI:
-        if rank in given and size in given:
-            found = ClusterEnvironment(
+        if rank in variables and size in variables:
+            from_mpi = ClusterEnvironment(
                 launcher,
-                _number(given, rank),
-                _number(given, size),
-                _number(given, local_rank) if local_rank in given else None,
-                _number(given, local_size) if local_size in given else None,
+                _number(variables, rank),
+                _number(variables, size),
+                _number(variables, local_rank) if local_rank in variables else None,
+                _number(variables, local_size) if local_size in variables else None,
                 starts_mpi=True,
             )
-            return found if scheduled is None else _completed(found, scheduled)
+            return from_mpi if scheduled is None else _completed(from_mpi, scheduled)
     return scheduled
 
 
-def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> ClusterEnvironment:
+def _completed(from_mpi: ClusterEnvironment, scheduled: ClusterEnvironment) -> ClusterEnvironment:
     """Complete the values of MPI's launcher with those of the scheduler."""
-    local_rank, local_size = found.local_rank, found.local_world_size
+    local_rank, local_size = from_mpi.local_rank, from_mpi.local_world_size
     return replace(
-        found,
+        from_mpi,
         local_rank=scheduled.local_rank if local_rank is None else local_rank,
         local_world_size=scheduled.local_world_size if local_size is None else local_size,
         master_addr=scheduled.master_addr,
@@ -112,30 +112,32 @@ def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> Clus
     )
 
 
-def _of_slurm(given: Mapping[str, str]) -> ClusterEnvironment | None:
-    """Read the place in a SLURM job step, started by `srun`."""
-    if "SLURM_PROCID" not in given or "SLURM_STEP_NUM_TASKS" not in given:
+def _of_slurm(variables: Mapping[str, str]) -> ClusterEnvironment | None:
+    """Read the environment of a SLURM job step, started by `srun`."""
+    if "SLURM_PROCID" not in variables or "SLURM_STEP_NUM_TASKS" not in variables:
         return None
-    nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_JOB_NODELIST") or ""
+    nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST") or ""
     first = next(hosts_of(nodes), None)
-    job, step = (_number(given, name) if name in given else 0 for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
-    node = _number(given, "SLURM_NODEID") if "SLURM_NODEID" in given else 0
-    counts = list(_counts(given.get("SLURM_STEP_TASKS_PER_NODE", "")))
+    job, step = (
+        _number(variables, name) if name in variables else 0 for name in ("SLURM_JOB_ID", "SLURM_STEP_ID")
+    )
+    node = _number(variables, "SLURM_NODEID") if "SLURM_NODEID" in variables else 0
+    counts = list(_counts(variables.get("SLURM_STEP_TASKS_PER_NODE", "")))
     return ClusterEnvironment(
         "slurm",
-        _number(given, "SLURM_PROCID"),
-        _number(given, "SLURM_STEP_NUM_TASKS"),
-        _number(given, "SLURM_LOCALID") if "SLURM_LOCALID" in given else None,
+        _number(variables, "SLURM_PROCID"),
+        _number(variables, "SLURM_STEP_NUM_TASKS"),
+        _number(variables, "SLURM_LOCALID") if "SLURM_LOCALID" in variables else None,
         counts[node] if node < len(counts) else None,
         first,
         None if first is None else FIRST_PORT + (job + step) % PORTS,
     )
 
 
-def _number(given: Mapping[str, str], name: str) -> int:
-    if not given[name].isdecimal():
-        raise ValueError(f"{name}: expected a number, but the environment has {given[name]!r}")
-    return int(given[name])
+def _number(variables: Mapping[str, str], name: str) -> int:
+    if not variables[name].isdecimal():
+        raise ValueError(f"{name}: expected a number, but the environment has {variables[name]!r}")
+    return int(variables[name])
 
 
 def _counts(text: str) -> Iterator[int]:
@@ -169,10 +171,10 @@ def _expanded(name: str, nodes: str) -> Iterator[str]:
         return
     inside, _, tail = rest.partition("]")
     for span in inside.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", span.strip())
-        if found is None:
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", span.strip())
+        if match is None:
             raise ValueError(f"expected a list of hosts such as node[01-03,7], but got {nodes!r}")
-        first, last = found[1], found[2] or found[1]
+        first, last = match[1], match[2] or match[1]
         for number in range(int(first), int(last) + 1):
             for end in _expanded(tail, nodes):
                 yield f"{head}{number:0{len(first)}d}{end}"

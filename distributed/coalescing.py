@@ -105,9 +105,9 @@ def all_gather_coalesced(
         return None
     works = _SeveralWorks()
     with coalescing_manager(group, input_tensor_list[0].device if input_tensor_list else None):
-        for place, tensor in enumerate(input_tensor_list):
+        for index, tensor in enumerate(input_tensor_list):
             works.append(
-                all_gather([each[place] for each in output_tensor_lists], tensor, group, async_op=True)
+                all_gather([each[index] for each in output_tensor_lists], tensor, group, async_op=True)
             )
     if async_op:
         return works

@@ -141,15 +141,15 @@ def broadcast(
 
 def _parts(tensors: Sequence[Tensor], like: Tensor, name: str, function: str) -> None:
     """Raise ValueError unless each part has as many elements as another tensor."""
-    for place, part in enumerate(tensors):
+    for index, part in enumerate(tensors):
         if part.numel() != like.numel():
             raise ValueError(
-                f"{function}: invalid tensor size at index {place} of {name} (expected {tuple(like.shape)}, got "
+                f"{function}: invalid tensor size at index {index} of {name} (expected {tuple(like.shape)}, got "
                 f"{tuple(part.shape)})"
             )
         if part.device != like.device:
             raise ValueError(
-                f"{function}: expected tensors on {like.device} in {name}, but got {part.device} at index {place}"
+                f"{function}: expected tensors on {like.device} in {name}, but got {part.device} at index {index}"
             )
 
 
@@ -172,11 +172,11 @@ def _one_line(tensors: Sequence[Tensor]) -> Tensor:
 def _take(tensors: Sequence[Tensor], line: Tensor) -> None:
     """Copy the parts of a flat tensor into tensors."""
     with no_grad():
-        at = 0
+        offset = 0
         for each in tensors:
             target = each.detach() if each.requires_grad else each
-            target.copy_(line[at : at + each.numel()].view(each.shape))
-            at += each.numel()
+            target.copy_(line[offset : offset + each.numel()].view(each.shape))
+            offset += each.numel()
 
 
 def all_gather(
@@ -427,10 +427,10 @@ def all_to_all_single(
         return None
     chosen = group_or_default(group)
     communicator = chosen.communicator(input.device.type)
-    received = _rows(output, output_split_sizes, chosen.size(), "output")
-    given = _rows(input, input_split_sizes, chosen.size(), "input")
+    output_splits = _rows(output, output_split_sizes, chosen.size(), "output")
+    input_splits = _rows(input, input_split_sizes, chosen.size(), "input")
     buffer, finish = written(output)
-    work = communicator.all_to_all(buffer, sent(input), received, given, waits=not async_op)
+    work = communicator.all_to_all(buffer, sent(input), output_splits, input_splits, waits=not async_op)
     return ended(work, finish, [output], async_op)
 
 
@@ -480,11 +480,13 @@ def all_to_all(
     chosen = group_or_default(group)
     _count(output_tensor_list, chosen, "output_tensor_list", "all_to_all")
     _count(input_tensor_list, chosen, "input_tensor_list", "all_to_all")
-    received = [each.numel() for each in output_tensor_list]
-    given = [each.numel() for each in input_tensor_list]
+    output_splits = [each.numel() for each in output_tensor_list]
+    input_splits = [each.numel() for each in input_tensor_list]
     communicator = chosen.communicator(input_tensor_list[0].device.type)
-    line = input_tensor_list[0].new_empty(list(accumulate(received))[-1])
-    work = communicator.all_to_all(line, _one_line(input_tensor_list), received, given, waits=not async_op)
+    line = input_tensor_list[0].new_empty(list(accumulate(output_splits))[-1])
+    work = communicator.all_to_all(
+        line, _one_line(input_tensor_list), output_splits, input_splits, waits=not async_op
+    )
     return ended(work, lambda: _take(output_tensor_list, line), output_tensor_list, async_op)
 
 

@@ -58,58 +58,61 @@ class Failures:
         """
         from .errors import DistError
 
-        others = [rank for rank in ranks if rank != self.rank]
+        other_ranks = [rank for rank in ranks if rank != self.rank]
         try:
-            said = [
+            reports = [
                 f"rank {rank} {self._store.get(self._key(rank)).decode(errors='replace')}"
-                for rank in others
+                for rank in other_ranks
                 if self._store.check([self._key(rank)])
             ]
         except (DistError, OSError) as error:
             return f"the store is gone: {error}"
-        return "; ".join(said) or None
+        return "; ".join(reports) or None
 
-    def waits(self, key: str, what: str) -> None:
-        """Record what this process waits in."""
+    def waits(self, key: str, operation: str) -> None:
+        """Record the operation that this process waits in."""
         from .errors import DistError
 
         with contextlib.suppress(DistError, OSError):  # remaining processes report what they can
-            self._store.set(f"waits/{key}/{self.rank}", what)
+            self._store.set(f"waits/{key}/{self.rank}", operation)
 
-    def missing(self, key: str, what: str, ranks: Sequence[int]) -> str:
+    def missing(self, key: str, operation: str, ranks: Sequence[int]) -> str:
         """Describe the ranks that have not reported waiting for the same communication, for errors."""
         from .errors import DistError
 
-        others = [rank for rank in ranks if rank != self.rank]
-        said: dict[int, str | None] = {}
+        other_ranks = [rank for rank in ranks if rank != self.rank]
+        operations: dict[int, str | None] = {}
         try:
-            for rank in others:
-                place = f"waits/{key}/{rank}"
-                said[rank] = self._store.get(place).decode() if self._store.check([place]) else None
+            for rank in other_ranks:
+                store_key = f"waits/{key}/{rank}"
+                operations[rank] = (
+                    self._store.get(store_key).decode() if self._store.check([store_key]) else None
+                )
         except (DistError, OSError) as error:
             return f"the store is gone, too: {error}"
         elsewhere = [
-            f"rank {rank} waits in {other}" for rank, other in said.items() if other not in (None, what)
+            f"rank {rank} waits in {other}"
+            for rank, other in operations.items()
+            if other not in (None, operation)
         ]
-        silent = [str(rank) for rank, other in said.items() if other is None]
+        silent = [str(rank) for rank, other in operations.items() if other is None]
         if silent:
             elsewhere.append(f"not heard of: rank {', '.join(silent)}")
         return "; ".join(elsewhere) or "all ranks wait for it"
 
     def watch(
-        self, function: Callable[[], Result], ranks: Sequence[int], limit: timedelta, what: str
+        self, function: Callable[[], Result], ranks: Sequence[int], limit: timedelta, operation: str
     ) -> Result:
-        """Call a function that waits for other processes inside of a library, in a thread, which is left where they are
-        gone.
+        """Call a library function that waits for other ranks, in a thread that is abandoned if they exit.
 
         Args:
-            function: what is called.
-            ranks: the numbers in the world of those that it waits for.
-            limit: how long it may take.
-            what: its name, for errors.
+            function: Function to call.
+            ranks: Global ranks that it waits for.
+            limit: Time limit.
+            operation: Name of the function in errors.
 
         Raises:
-            DistBackendError: a process is gone, or the time is over.
+            DistBackendError: A rank has exited, or the time limit has passed.
         """
         from .errors import DistBackendError
 
@@ -122,13 +125,13 @@ class Failures:
                 ended.set_exception(error)
 
         deadline = time.monotonic() + limit.total_seconds()
-        threading.Thread(target=call, name=what, daemon=True).start()
+        threading.Thread(target=call, name=operation, daemon=True).start()
         gone: str | None = None
         while not wait([ended], max(min(ASK_AFTER, deadline - time.monotonic()), 0.0)).done:
             if gone is not None or time.monotonic() >= deadline:
                 why = gone or f"it took longer than {limit.total_seconds():g} s"
-                raise DistBackendError(f"{what}: rank {self.rank} waited for ranks {list(ranks)}; {why}")
-            gone = self.gone(ranks)  # for a while, as what it has sent may be under way
+                raise DistBackendError(f"{operation}: rank {self.rank} waited for ranks {list(ranks)}; {why}")
+            gone = self.gone(ranks)  # wait once more: its messages may still arrive
         return ended.result()
 
     @staticmethod

@@ -133,13 +133,13 @@ def group_by_ranks(ranks: Sequence[int]) -> ProcessGroup:
     """Return the first group created with these global ranks, in this order.
 
     Raises:
-        ValueError: there is none.
+        ValueError: There is no such group.
     """
-    wanted = tuple(ranks)
+    requested_ranks = tuple(ranks)
     for each in state.groups.values():
-        if each.spec.ranks == wanted:
+        if each.spec.ranks == requested_ranks:
             return each
-    raise ValueError(f"there is no process group of ranks {list(wanted)}: make one with new_group")
+    raise ValueError(f"there is no process group of ranks {list(requested_ranks)}: make one with new_group")
 
 
 def is_member(group: Group, name: str = "") -> bool:

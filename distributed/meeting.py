@@ -17,7 +17,7 @@ ALL, REFUSED = "all came", "refused"
 
 
 def meet(spec: GroupSpec, backends: BackendConfig, name: str) -> None:
-    """Wait until all processes of a group have come.
+    """Wait until all ranks of a group have joined.
 
     The first process leaves its call in the store. The others compare theirs with it before they count as there, so
     that a group with other ranks, another order or other backends on some of them never begins.
@@ -32,12 +32,14 @@ def meet(spec: GroupSpec, backends: BackendConfig, name: str) -> None:
     """
     store, size = spec.store, len(spec.ranks)
     own = f"{name}(ranks {list(spec.ranks)}, {repr(backends).replace(Backend.GLOO, Backend.MPI)})"
-    by, _, call = store.compare_set("call", "", f"{spec.ranks[spec.rank]}:{own}").decode().partition(":")
+    first_rank, _, call = (
+        store.compare_set("call", "", f"{spec.ranks[spec.rank]}:{own}").decode().partition(":")
+    )
     if call != own:
         store.set(
             REFUSED,
-            f"the calls differ: rank {by}: {call}; rank {spec.ranks[spec.rank]}: {own}. All ranks of a group have to "
-            "make it alike",
+            f"the calls differ: rank {first_rank}: {call}; rank {spec.ranks[spec.rank]}: {own}. All ranks "
+            "of a group must make the same call",
         )
     elif store.add(f"came/{spec.rank}", 1) > 1:
         store.set(REFUSED, f"another process has already joined as rank {spec.rank} of {size}")

@@ -109,13 +109,13 @@ class DeviceMesh:
             backends = (None,) * len(_layout) if backend_override is None else backend_override
             self._groups = make_groups(_layout, _rank_map, self._mesh_dim_names, backends)
         self._rank = get_rank() if _rank is None else _rank
-        self._place = _rank_map.index(self._rank) if self._rank in _rank_map else None
+        self._position = _rank_map.index(self._rank) if self._rank in _rank_map else None
         self._coordinate = self._find_coordinate()
 
     def _find_coordinate(self) -> tuple[int, ...] | None:
-        if self._place is None:
+        if self._position is None:
             return None
-        return tuple(mesh_layout.coordinate(dimension, self._place) for dimension in self._layout)
+        return tuple(mesh_layout.coordinate(dimension, self._position) for dimension in self._layout)
 
     @property
     def device_type(self) -> str:
@@ -140,15 +140,15 @@ class DeviceMesh:
         offsets = mesh_layout.offsets(self._layout)
         base = 0
         if len(offsets) != len(self._rank_map):
-            if self._place is None or self._coordinate is None:
+            if self._position is None or self._coordinate is None:
                 raise RuntimeError(
                     "In order to get the mesh Tensor of a DeviceMesh it needs to either have all its original "
                     "dimensions (e.g., no slicing) or it needs to contain the local rank"
                 )
             own = 0
-            for at, size in zip(self._coordinate, self._shape, strict=True):
-                own = own * size + at
-            base = self._place - offsets[own]
+            for coordinate, size in zip(self._coordinate, self._shape, strict=True):
+                own = own * size + coordinate
+            base = self._position - offsets[own]
         return [self._rank_map[base + offset] for offset in offsets]
 
     @property
@@ -274,9 +274,9 @@ class DeviceMesh:
         dimensions, groups = [], []
         for name in names:
             source = self if name in self._mesh_dim_names else flat[name]
-            place = source._get_mesh_dim_by_name(name)
-            dimensions.append(source._layout[place])
-            groups += (source._groups or [])[place : place + 1]
+            dim = source._get_mesh_dim_by_name(name)
+            dimensions.append(source._layout[dim])
+            groups += (source._groups or [])[dim : dim + 1]
         layout = tuple(dimensions)
         if mesh_layout.overlaps(layout):
             raise RuntimeError(f"Slicing overlapping dim_names {names} is not allowed.")
@@ -302,12 +302,12 @@ class DeviceMesh:
 
     def _get_all_submeshes(self, mesh_dim_name: str) -> list[DeviceMesh]:
         """Return the meshes of all groups along a dimension."""
-        place = self._get_mesh_dim_by_name(mesh_dim_name)
+        dim = self._get_mesh_dim_by_name(mesh_dim_name)
         made = []
-        for line in mesh_layout.lines(self._layout[place], len(self._rank_map)):
+        for line in mesh_layout.lines(self._layout[dim], len(self._rank_map)):
             ranks = [self._rank_map[each] for each in line]
             mesh = DeviceMesh(self._device_type, ranks, mesh_dim_names=(mesh_dim_name,), _init_backend=False)
-            mesh._groups = (self._groups or [])[place : place + 1] if self._rank in ranks else []
+            mesh._groups = (self._groups or [])[dim : dim + 1] if self._rank in ranks else []
             made.append(mesh)
         return made
 
@@ -378,22 +378,23 @@ class DeviceMesh:
             raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten!")
         if not self._mesh_dim_names:
             raise RuntimeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
-        place = self._get_mesh_dim_by_name(dim) if isinstance(dim, str) else dim
-        if prod(mesh_sizes) != self._shape[place]:
+        dim_index = self._get_mesh_dim_by_name(dim) if isinstance(dim, str) else dim
+        if prod(mesh_sizes) != self._shape[dim_index]:
             raise ValueError(
-                f"The product of {mesh_sizes=} is {prod(mesh_sizes)}, but the original dimension at dim={place} has "
-                f"size {self._shape[place]}. These must be equal for unflatten to work correctly."
+                f"The product of {mesh_sizes=} is {prod(mesh_sizes)}, but the original dimension at "
+                f"dim={dim_index} has size {self._shape[dim_index]}. These must be equal for unflatten to work "
+                "correctly."
             )
         names = tuple(mesh_dim_names)
-        inner = mesh_layout.unflattened(self._layout[place], mesh_sizes)
+        inner = mesh_layout.unflattened(self._layout[dim_index], mesh_sizes)
         groups = self._groups
         if groups is not None:
             backends = backends_of_dimensions(backend_override, len(inner), names)
             made = make_groups(inner, self._rank_map, names, backends)
-            groups = [*groups[:place], *made, *groups[place + 1 :]]
+            groups = [*groups[:dim_index], *made, *groups[dim_index + 1 :]]
         return self._part(
-            (*self._layout[:place], *inner, *self._layout[place + 1 :]),
-            (*self._mesh_dim_names[:place], *names, *self._mesh_dim_names[place + 1 :]),
+            (*self._layout[:dim_index], *inner, *self._layout[dim_index + 1 :]),
+            (*self._mesh_dim_names[:dim_index], *names, *self._mesh_dim_names[dim_index + 1 :]),
             groups,
         )
 

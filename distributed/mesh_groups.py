@@ -41,15 +41,15 @@ def make_groups(
             f"and {len(layout)}."
         )
     made = []
-    for place, dimension in enumerate(layout):
-        if mesh_layout.length(dimension) == get_world_size() and not backends[place]:
+    for dim, dimension in enumerate(layout):
+        if mesh_layout.length(dimension) == get_world_size() and not backends[dim]:
             made.append(group_or_default())
             continue
-        description = f"mesh_{names[place] if names else f'dim_{place}'}"
+        description = f"mesh_{names[dim] if names else f'dim_{dim}'}"
         for line in mesh_layout.lines(dimension, len(ranks)):
             group = new_group(
                 [ranks[each] for each in line],
-                backend=backends[place],
+                backend=backends[dim],
                 group_desc=description,
                 sort_ranks=False,
             )
@@ -94,11 +94,11 @@ def backends_of_dimensions(
     """
     left = dict(overrides or {})
     made = []
-    for place in range(ndim):
-        name = names[place] if names else None
-        if name in left and place in left:
-            raise RuntimeError(f"Found redundant dim index {place} and name {name} in backend_override")
-        made.append(left.pop(place, None) or (left.pop(name, None) if name else None))
+    for dim in range(ndim):
+        name = names[dim] if names else None
+        if name in left and dim in left:
+            raise RuntimeError(f"Found redundant dim index {dim} and name {name} in backend_override")
+        made.append(left.pop(dim, None) or (left.pop(name, None) if name else None))
     if left:
         raise RuntimeError(
             f"Found invalid keys in backend_override: got {list(left)}, expected integers in range [0, {ndim}) or one "

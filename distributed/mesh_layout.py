@@ -35,7 +35,7 @@ def contiguous(shape: Sequence[int]) -> Layout:
         >>> contiguous((2, 4))
         (((2, 4),), ((4, 1),))
     """
-    return tuple(((size, prod(shape[place + 1 :])),) for place, size in enumerate(shape))
+    return tuple(((size, prod(shape[dim + 1 :])),) for dim, size in enumerate(shape))
 
 
 def length(dimension: Dimension) -> int:
@@ -52,7 +52,7 @@ def offsets(dimensions: Layout) -> list[int]:
         [0, 1, 4, 5]
     """
     pairs = [pair for dimension in dimensions for pair in dimension]
-    return [sum(place) for place in product(*(range(0, size * stride, stride) for size, stride in pairs))]
+    return [sum(index) for index in product(*(range(0, size * stride, stride) for size, stride in pairs))]
 
 
 def lines(dimension: Dimension, count: int) -> list[list[int]]:
@@ -65,21 +65,21 @@ def lines(dimension: Dimension, count: int) -> list[list[int]]:
     """
     along = offsets((dimension,))
     covered: set[int] = set()
-    found = []
+    groups = []
     for start in range(count):
         if start not in covered:
             line = [start + offset for offset in along]
             covered.update(line)
-            found.append(line)
-    return found
+            groups.append(line)
+    return groups
 
 
-def coordinate(dimension: Dimension, place: int) -> int:
+def coordinate(dimension: Dimension, position: int) -> int:
     """Return the coordinate along a dimension of the rank at a position of the list."""
-    found = 0
+    result = 0
     for size, stride in dimension:
-        found = found * size + place // stride % size
-    return found
+        result = result * size + position // stride % size
+    return result
 
 
 def flattened(layout: Layout) -> Dimension:
@@ -110,20 +110,20 @@ def unflattened(dimension: Dimension, sizes: Sequence[int]) -> Layout:
     """
     left = list(flattened((dimension,)))
     made: list[Dimension] = []
-    for wanted in reversed(sizes):
+    for size in reversed(sizes):
         taken: list[tuple[int, int]] = []
-        while wanted > 1 and left:
-            size, stride = left.pop()
-            if size <= wanted and wanted % size == 0:
+        while size > 1 and left:
+            left_size, stride = left.pop()
+            if left_size <= size and size % left_size == 0:
+                taken.insert(0, (left_size, stride))
+                size //= left_size
+            elif left_size > size and left_size % size == 0:
                 taken.insert(0, (size, stride))
-                wanted //= size
-            elif size > wanted and size % wanted == 0:
-                taken.insert(0, (wanted, stride))
-                left.append((size // wanted, stride * wanted))
-                wanted = 1
+                left.append((left_size // size, stride * size))
+                size = 1
             else:
                 break
-        if wanted > 1:
+        if size > 1:
             raise ValueError(
                 f"a mesh dimension of layout {dimension} cannot be unflattened into sizes {tuple(sizes)}"
             )

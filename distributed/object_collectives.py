@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def _place(group: ProcessGroup, device: Any = None) -> Device:
+def _transfer_device(group: ProcessGroup, device: Any = None) -> Device:
     """Return the device through which a group communicates objects."""
     if device is not None:
         return Device(device)
@@ -44,36 +44,36 @@ def _place(group: ProcessGroup, device: Any = None) -> Device:
     return Device(kinds[0])
 
 
-def _packed(value: Any, place: Device) -> Tensor:
+def _packed(value: Any, device: Device) -> Tensor:
     """Return a pickled object's bytes as a tensor."""
     from ..dispatch.tensor_data import from_numpy
 
-    return from_numpy(np.frombuffer(pickle.dumps(value), np.uint8).copy()).to(place)
+    return from_numpy(np.frombuffer(pickle.dumps(value), np.uint8).copy()).to(device)
 
 
 def _unpacked(memory: Tensor, size: int) -> Any:
     return pickle.loads(memory[:size].cpu().numpy().tobytes())
 
 
-def _numbers(values: Sequence[int], place: Device) -> Tensor:
+def _numbers(values: Sequence[int], device: Device) -> Tensor:
     from ..dispatch.tensor_data import tensor
     from ..runtime.scalar_type import int64
 
-    return tensor(list(values), dtype=int64, device=place)
+    return tensor(list(values), dtype=int64, device=device)
 
 
-def _room(size: int, place: Device) -> Tensor:
+def _room(size: int, device: Device) -> Tensor:
     from ..dispatch.generated.functions import zeros
     from ..runtime.scalar_type import uint8
 
-    return zeros(size, dtype=uint8, device=place)
+    return zeros(size, dtype=uint8, device=device)
 
 
-def _joined(packed: Sequence[Tensor], place: Device) -> Tensor:
+def _joined(packed: Sequence[Tensor], device: Device) -> Tensor:
     """Concatenate the bytes of several objects."""
     from ..dispatch.generated.functions import cat
 
-    return cat([_room(0, place), *packed])
+    return cat([_room(0, device), *packed])
 
 
 def _padded(memory: Tensor, size: int) -> Tensor:
@@ -83,30 +83,30 @@ def _padded(memory: Tensor, size: int) -> Tensor:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> None:
-    """Put the objects of all processes into a list of each (`torch.distributed.all_gather_object`).
+    """Gather the objects of all ranks on every rank (`torch.distributed.all_gather_object`).
 
     Args:
-        object_list: a place for each process; what is in more of them stays.
+        object_list: List that receives one object per rank. Further entries are unchanged.
         obj: This rank's object, which must be picklable.
         group: The group. Default: all ranks.
 
     Raises:
-        ValueError: the list has fewer places than the group has processes.
+        ValueError: The list has fewer entries than the group has ranks.
     """
     if not is_member(group, "all_gather_object"):
         return
     chosen = group_or_default(group)
     _check_room(object_list, chosen, "object_list", "all_gather_object")
-    place = _place(chosen)
-    memory = _packed(obj, place)
-    sizes = _numbers([0] * chosen.size(), place)
-    all_gather_into_tensor(sizes, _numbers([memory.numel()], place), chosen)
+    device = _transfer_device(chosen)
+    memory = _packed(obj, device)
+    sizes = _numbers([0] * chosen.size(), device)
+    all_gather_into_tensor(sizes, _numbers([memory.numel()], device), chosen)
     lengths = sizes.tolist()
-    most = max(lengths)
-    room = _room(most * chosen.size(), place)
-    all_gather_into_tensor(room, _padded(memory, most), chosen)
+    max_length = max(lengths)
+    room = _room(max_length * chosen.size(), device)
+    all_gather_into_tensor(room, _padded(memory, max_length), chosen)
     for rank, length in enumerate(lengths):
-        object_list[rank] = _unpacked(room[rank * most :], length)
+        object_list[rank] = _unpacked(room[rank * max_length :], length)
 
 
 def _check_room(values: Sequence[Any], group: ProcessGroup, name: str, function: str) -> None:
@@ -130,17 +130,17 @@ def gather_object(
     group: Group = None,
     group_dst: int | None = None,
 ) -> None:
-    """Put the objects of all processes into a list of one (`torch.distributed.gather_object`).
+    """Gather the objects of all ranks on one rank (`torch.distributed.gather_object`).
 
     Args:
         obj: This rank's object, which must be picklable.
-        object_gather_list: in the process that gets them, a place for each.
+        object_gather_list: On the destination rank, a list with one entry per rank.
         dst: Global rank that gets the result. Default: 0.
         group: The group. Default: all ranks.
         group_dst: Rank in the group that gets the result, instead of `dst`.
 
     Raises:
-        ValueError: there is a list in another process, or none in that one.
+        ValueError: The destination rank has no list, or another rank has one.
     """
     if not is_member(group, "gather_object"):
         return
@@ -153,14 +153,14 @@ def gather_object(
         raise ValueError("Argument ``object_gather_list`` must NOT be specified on non-destination ranks.")
     if is_root:
         _check_room(object_gather_list or (), chosen, "object_gather_list", "gather_object")
-    place = _place(chosen)
-    memory = _packed(obj, place)
-    sizes = _numbers([0] * chosen.size(), place)
-    all_gather_into_tensor(sizes, _numbers([memory.numel()], place), chosen)
+    device = _transfer_device(chosen)
+    memory = _packed(obj, device)
+    sizes = _numbers([0] * chosen.size(), device)
+    all_gather_into_tensor(sizes, _numbers([memory.numel()], device), chosen)
     lengths = sizes.tolist()
-    most = max(lengths)
-    rooms = [_room(most, place) for _ in lengths] if is_root else None
-    gather(_padded(memory, most), rooms, group=chosen, group_dst=root)
+    max_length = max(lengths)
+    rooms = [_room(max_length, device) for _ in lengths] if is_root else None
+    gather(_padded(memory, max_length), rooms, group=chosen, group_dst=root)
     if rooms is not None and object_gather_list is not None:
         for rank, length in enumerate(lengths):
             object_gather_list[rank] = _unpacked(rooms[rank], length)
@@ -173,36 +173,38 @@ def broadcast_object_list(
     device: Any = None,
     group_src: int | None = None,
 ) -> None:
-    """Put the objects of one process's list into each one's (`torch.distributed.broadcast_object_list`).
+    """Broadcast the objects of one rank's list to all ranks (`torch.distributed.broadcast_object_list`).
 
     Args:
-        object_list: as many places in all processes.
+        object_list: List of the same length on all ranks.
         src: Global rank that sends. Default: 0.
         group: The group. Default: all ranks.
-        device: by which device they travel.
+        device: Device of the communicated tensors. Default: the backend's.
         group_src: Rank in the group that sends, instead of `src`.
     """
     if not is_member(group, "broadcast_object_list"):
         return
     chosen = group_or_default(group)
     root = group_rank_of(chosen, src, group_src, "src", "broadcast_object_list", default=0)
-    place = _place(chosen, device)
+    transfer_device = _transfer_device(chosen, device)
     is_root = chosen.rank() == root
-    packed = [_packed(each, place) for each in object_list] if is_root else []
-    sizes = _numbers([each.numel() for each in packed] if is_root else [0] * len(object_list), place)
+    packed = [_packed(each, transfer_device) for each in object_list] if is_root else []
+    sizes = _numbers(
+        [each.numel() for each in packed] if is_root else [0] * len(object_list), transfer_device
+    )
     broadcast(sizes, group=chosen, group_src=root)
     lengths = sizes.tolist()
-    line = _joined(packed, place) if is_root else _room(sum(lengths), place)
+    line = _joined(packed, transfer_device) if is_root else _room(sum(lengths), transfer_device)
     broadcast(line, group=chosen, group_src=root)
     if not is_root:
         _unpack_all(object_list, line, lengths)
 
 
 def _unpack_all(object_list: list[Any], line: Tensor, lengths: Sequence[int]) -> None:
-    at = 0
+    offset = 0
     for number, length in enumerate(lengths):
-        object_list[number] = _unpacked(line[at:], length)
-        at += length
+        object_list[number] = _unpacked(line[offset:], length)
+        offset += length
 
 
 def scatter_object_list(
@@ -212,17 +214,17 @@ def scatter_object_list(
     group: Group = None,
     group_src: int | None = None,
 ) -> None:
-    """Put an object of one process's list into the first place of each one's (`torch.distributed.scatter_object_list`).
+    """Send one object of the source rank's list to each rank (`torch.distributed.scatter_object_list`).
 
     Args:
-        scatter_object_output_list: a list with a first place.
-        scatter_object_input_list: in the process that sends, an object for each.
+        scatter_object_output_list: List of at least one entry. The first entry receives the object.
+        scatter_object_input_list: On the source rank, one object per rank.
         src: Global rank that sends. Default: 0.
         group: The group. Default: all ranks.
         group_src: Rank in the group that sends, instead of `src`.
 
     Raises:
-        ValueError: a list has too few places, or there is none in the process that sends.
+        ValueError: A list is too short, or the source rank has no input list.
     """
     if not is_member(group, "scatter_object_list"):
         return
@@ -230,20 +232,20 @@ def scatter_object_list(
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     chosen = group_or_default(group)
     root = group_rank_of(chosen, src, group_src, "src", "scatter_object_list", default=0)
-    place = _place(chosen)
+    device = _transfer_device(chosen)
     is_root = chosen.rank() == root
     packed: list[Tensor] = []
     if is_root:
         if scatter_object_input_list is None:
             raise ValueError("source rank must provide non-None scatter_object_input_list")
         _check_count(scatter_object_input_list, chosen, "scatter_object_input_list", "scatter_object_list")
-        packed = [_packed(each, place) for each in scatter_object_input_list]
-    sizes = _numbers([each.numel() for each in packed] if is_root else [0] * chosen.size(), place)
+        packed = [_packed(each, device) for each in scatter_object_input_list]
+    sizes = _numbers([each.numel() for each in packed] if is_root else [0] * chosen.size(), device)
     broadcast(sizes, group=chosen, group_src=root)
     lengths = sizes.tolist()
-    most = max(lengths)
-    room = _room(most, place)
-    scatter(room, [_padded(each, most) for each in packed] or None, group=chosen, group_src=root)
+    max_length = max(lengths)
+    room = _room(max_length, device)
+    scatter(room, [_padded(each, max_length) for each in packed] or None, group=chosen, group_src=root)
     scatter_object_output_list[0] = _unpacked(room, lengths[chosen.rank()])
 
 
@@ -258,20 +260,20 @@ def send_object_list(
     """Send the objects of a list (`torch.distributed.send_object_list`).
 
     Args:
-        object_list: what is sent.
+        object_list: Objects to send, which must be picklable.
         dst: Global rank that receives.
         group: The group. Default: all ranks.
-        device: by which device they travel.
+        device: Device of the communicated tensors. Default: the backend's.
         group_dst: Rank in the group that gets the result, instead of `dst`.
         use_batch: Ignored; accepted for compatibility with PyTorch.
     """
     if not is_member(group, "send_object_list"):
         return
     chosen = group_or_default(group)
-    place = _place(chosen, device)
-    packed = [_packed(each, place) for each in object_list]
-    send(_numbers([each.numel() for each in packed], place), dst, chosen, 0, group_dst)
-    send(_joined(packed, place), dst, chosen, 0, group_dst)
+    transfer_device = _transfer_device(chosen, device)
+    packed = [_packed(each, transfer_device) for each in object_list]
+    send(_numbers([each.numel() for each in packed], transfer_device), dst, chosen, 0, group_dst)
+    send(_joined(packed, transfer_device), dst, chosen, 0, group_dst)
 
 
 def recv_object_list(
@@ -285,24 +287,24 @@ def recv_object_list(
     """Receive the objects of a list (`torch.distributed.recv_object_list`).
 
     Args:
-        object_list: as many places as the sender's list has.
+        object_list: List of the same length as the sender's.
         src: Global rank that sends. Default: any rank.
         group: The group. Default: all ranks.
-        device: by which device they travel.
+        device: Device of the communicated tensors. Default: the backend's.
         group_src: Rank in the group that sends, instead of `src`.
         use_batch: Ignored; accepted for compatibility with PyTorch.
 
     Returns:
-        The number in the world of the process that sent; -1 where this one is not in the group.
+        The global rank of the sender; -1 if this rank is not in the group.
     """
     if not is_member(group, "recv_object_list"):
         return -1
     chosen = group_or_default(group)
-    place = _place(chosen, device)
-    sizes = _numbers([0] * len(object_list), place)
+    transfer_device = _transfer_device(chosen, device)
+    sizes = _numbers([0] * len(object_list), transfer_device)
     sender = recv(sizes, src, chosen, 0, group_src)
     lengths = sizes.tolist()
-    line = _room(sum(lengths), place)
+    line = _room(sum(lengths), transfer_device)
     recv(line, sender, chosen)
     _unpack_all(object_list, line, lengths)
     return sender

@@ -124,10 +124,10 @@ class ProcessGroup:
             traced = traced_communicator(self)
             if traced is not None:
                 return traced
-        found = self._communicators.get(kind)
-        if found is None:
-            found = self._communicators[kind] = self._connect(kind)
-        return found
+        communicator = self._communicators.get(kind)
+        if communicator is None:
+            communicator = self._communicators[kind] = self._connect(kind)
+        return communicator
 
     def _connect(self, kind: str) -> Communicator:
         from .backends.table import connect

@@ -49,8 +49,8 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
     query = dict(parse_qsl(parts.query))
     if (rank != -1 or world_size != -1) and ("rank" in query or "world_size" in query):
         raise AssertionError(f"The url: {url} has node-specific arguments(rank, world_size) already.")
-    given = {"rank": rank, "world_size": world_size}
-    query.update({name: str(value) for name, value in given.items() if value != -1})
+    arguments = {"rank": rank, "world_size": world_size}
+    query.update({name: str(value) for name, value in arguments.items() if value != -1})
     if parts.scheme in _OWN:
         return _OWN[parts.scheme](url, query, kwargs.get("timeout", DEFAULT_TIMEOUT))
     text = "&".join(f"{name}={value}" for name, value in query.items())
@@ -131,15 +131,15 @@ def _by_environment(url: str, query: dict[str, str], timeout: timedelta) -> Iter
     launcher = cluster_environment()
     if launcher is not None and launcher.starts_mpi and not os.environ.get("MASTER_ADDR"):
         return _by_mpi(url, query, timeout)
-    told = {} if launcher is None else launcher.variables()
-    told |= {name: value for name, value in os.environ.items() if value}
-    told |= {name.upper(): value for name, value in query.items()}
+    variables = {} if launcher is None else launcher.variables()
+    variables |= {name: value for name, value in os.environ.items() if value}
+    variables |= {name.upper(): value for name, value in query.items()}
     for variable in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        if variable not in told:
+        if variable not in variables:
             raise _failed("env", f"environment variable {variable} expected, but not set")
-    rank, size = _checked("env", _number(told, "RANK", "env"), _number(told, "WORLD_SIZE", "env"))
-    port = _number(told, "MASTER_PORT", "env")
-    return iter([(_tcp_store(told["MASTER_ADDR"], port, rank, size, timeout), rank, size)])
+    rank, size = _checked("env", _number(variables, "RANK", "env"), _number(variables, "WORLD_SIZE", "env"))
+    port = _number(variables, "MASTER_PORT", "env")
+    return iter([(_tcp_store(variables["MASTER_ADDR"], port, rank, size, timeout), rank, size)])
 
 
 def _by_mpi(url: str, query: dict[str, str], timeout: timedelta) -> Iterator[Meeting]:

@@ -93,8 +93,8 @@ def get_args_parser() -> ArgumentParser:
         )
     for names, text in FLAGS:
         known = _known(names)
-        told = os.environ.get(known, "0").lower() not in ("0", "", "false")
-        parser.add_argument(*_spellings(names), action="store_true", default=told, help=f"{text} [{known}]")
+        is_set = os.environ.get(known, "0").lower() not in ("0", "", "false")
+        parser.add_argument(*_spellings(names), action="store_true", default=is_set, help=f"{text} [{known}]")
     parser.add_argument("training_script", help="the script, followed by its own arguments")
     parser.add_argument("training_script_args", nargs=REMAINDER)
     return parser
@@ -194,17 +194,17 @@ def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] 
 
 def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
     """Return the workers' program or function, and its arguments."""
-    script, given = args.training_script, list(args.training_script_args)
+    script, script_args = args.training_script, list(args.training_script_args)
     if not getattr(args, "use_env", True):
-        given.insert(0, f"--local-rank={LOCAL_RANK_ARGUMENT}")
+        script_args.insert(0, f"--local-rank={LOCAL_RANK_ARGUMENT}")
     if args.run_path:
-        return run_script_path, [script, *given]
+        return run_script_path, [script, *script_args]
     if args.no_python:
         if args.module:
             raise ValueError("no-python: cannot be combined with --module, because a module is Python")
-        return script, given
+        return script, script_args
     module = ["-m"] if args.module else []
-    return os.environ.get("PYTHON_EXEC", sys.executable), ["-u", *module, script, *given]
+    return os.environ.get("PYTHON_EXEC", sys.executable), ["-u", *module, script, *script_args]
 
 
 def run_script_path(training_script: str, *training_script_args: str) -> None:

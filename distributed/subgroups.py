@@ -76,7 +76,7 @@ def new_group(
     backends = world.backends if not backend else BackendConfig(Backend(backend))
     limit = timeout_or_default(timeout, backends) if timeout is not None or backend else world.timeout
     if use_local_synchronization:  # the processes that are not in it count no group
-        tag = sum((place + 1) * (rank + 1) for place, rank in enumerate(chosen)) + (1 << 14)
+        tag = sum((index + 1) * (rank + 1) for index, rank in enumerate(chosen)) + (1 << 14)
         own = "ranks " + ",".join(map(str, chosen))
         state.local[own] = number = (
             state.local.get(own, 0) + 1
@@ -174,12 +174,14 @@ def new_subgroups_by_enumeration(
     """
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
-    seen: dict[int, Sequence[int]] = {}
+    subgroup_of_rank: dict[int, Sequence[int]] = {}
     for ranks in ranks_per_subgroup_list:
         for rank in ranks:
-            if rank in seen:
-                raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {ranks}")
-            seen[rank] = ranks
+            if rank in subgroup_of_rank:
+                raise ValueError(
+                    f"Rank {rank} has appeared in both subgroup {subgroup_of_rank[rank]} and {ranks}"
+                )
+            subgroup_of_rank[rank] = ranks
     groups = [
         new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
         for ranks in ranks_per_subgroup_list

@@ -40,7 +40,7 @@ def init_process_group(
         timeout: Timeout of a communication. Default: 10 minutes for NCCL, else 30.
         world_size: the number of processes, where the URL does not say it.
         rank: Rank of this process, if the URL does not contain it.
-        store: a store that all processes share, in the place of a URL.
+        store: Store that all ranks share, instead of a URL.
         group_name: Ignored; accepted for compatibility with PyTorch.
         pg_options: Ignored; accepted for compatibility with PyTorch.
         device_id: the GPU that this process works on.

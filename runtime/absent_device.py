@@ -32,15 +32,15 @@ def absent_device(
         >>> names["device_count"](), names["__all__"]
         (0, ['Event', 'device_count', 'init'])
     """
-    found: dict[str, Any] = {name: _answering(value) for name, value in answers.items()}
-    found |= {name: _refusing(name, error) for name in refused.split()}
-    for name, function in found.items():
+    namespace: dict[str, Any] = {name: _answering(value) for name, value in answers.items()}
+    namespace |= {name: _refusing(name, error) for name in refused.split()}
+    for name, function in namespace.items():
         function.__name__ = function.__qualname__ = name
         function.__module__ = module
     for name in classes.split():
         refuse = _refusing(name, error)
-        found[name] = type(name, (), {"__module__": module, "__new__": refuse, "__doc__": refuse.__doc__})
-    return {**found, "__all__": sorted(found)}
+        namespace[name] = type(name, (), {"__module__": module, "__new__": refuse, "__doc__": refuse.__doc__})
+    return {**namespace, "__all__": sorted(namespace)}
 
 
 def _answering(value: Any) -> Callable[..., Any]:

@@ -135,8 +135,8 @@ def get_allocator(device_type: str) -> Allocator:
 
     Raises NotImplementedError if none is registered.
     """
-    found = _registry.get(device_type)
-    if found is None:
+    allocator = _registry.get(device_type)
+    if allocator is None:
         if device_type != "cuda":
             raise NotImplementedError(
                 f"Allocator for {device_type} is not set. A backend brings its own by "
@@ -144,8 +144,8 @@ def get_allocator(device_type: str) -> Allocator:
             )
         from .cuda.memory.caching_allocator import CUDA_ALLOCATOR
 
-        found = _registry[device_type] = CUDA_ALLOCATOR
-    return found
+        allocator = _registry[device_type] = CUDA_ALLOCATOR
+    return allocator
 
 
 def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | None:

@@ -14,7 +14,7 @@ _reduced_math = False
 _enabled = frozenset(BACKENDS)
 # CUDA's fused operator has the name of PyTorch's memory-efficient one, which supports the most inputs.
 _order: tuple[int, ...] = (EFFICIENT, FLASH, MATH, CUDNN, OVERRIDEABLE)
-_permitted = tuple(one for one in _order if one in _enabled)
+_permitted = tuple(backend for backend in _order if backend in _enabled)
 
 
 def permitted() -> tuple[int, ...]:
@@ -32,24 +32,24 @@ def is_enabled(backend: int) -> bool:
     return backend in _enabled
 
 
-def enable(backend: int, wanted: bool) -> None:
+def enable(backend: int, enabled: bool) -> None:
     """Enable or disable a backend."""
-    set_enabled((_enabled | {backend}) if wanted else (_enabled - {backend}))
+    set_enabled((_enabled | {backend}) if enabled else (_enabled - {backend}))
 
 
 def set_enabled(backends: Sequence[int] | frozenset[int]) -> None:
     """Enable exactly these backends."""
     global _enabled, _permitted
     _enabled = frozenset(backends)
-    _permitted = tuple(one for one in _order if one in _enabled)
+    _permitted = tuple(backend for backend in _order if backend in _enabled)
 
 
 def set_order(backends: Sequence[int]) -> None:
     """Give these backends the highest priority, in this order; the others keep their order after them."""
     global _order, _permitted
     first = tuple(dict.fromkeys(backends))
-    _order = (*first, *(one for one in _order if one not in first))
-    _permitted = tuple(one for one in _order if one in _enabled)
+    _order = (*first, *(backend for backend in _order if backend not in first))
+    _permitted = tuple(backend for backend in _order if backend in _enabled)
 
 
 def allow_reduced_math(allowed: bool) -> None:

@@ -53,17 +53,17 @@ def getrf(a: Any, pivots: Any, info: Any) -> None:
     """Compute `lapack.getrf` of finite matrices, column by column, with the largest element of each as its pivot."""
     lu = _batch_last(a)
     m, n, batch = lu.shape
-    found = np.zeros((min(m, n), batch), np.int32)
+    pivot_rows = np.zeros((min(m, n), batch), np.int32)
     first_zero = np.zeros(batch, np.int32)
     for k in range(min(m, n)):
         row = _pivot_size(lu[k:, k]).argmax(0) + k
-        found[k] = row + 1
+        pivot_rows[k] = row + 1
         moved = np.nonzero(row != k)[0]
         if moved.size:
             other = row[moved]
-            kept = lu[k][:, moved]
+            saved_row = lu[k][:, moved]
             lu[k][:, moved] = lu[other, :, moved].T
-            lu[other, :, moved] = kept.T
+            lu[other, :, moved] = saved_row.T
         pivot = lu[k, k]
         is_zero = pivot == 0
         if is_zero.any():
@@ -73,7 +73,7 @@ def getrf(a: Any, pivots: Any, info: Any) -> None:
             lu[k + 1 :, k] /= pivot
             lu[k + 1 :, k + 1 :] -= lu[k + 1 :, k, None] * lu[k, None, k + 1 :]
     _restore(a, lu)
-    pivots[...] = found.T.reshape(pivots.shape)
+    pivots[...] = pivot_rows.T.reshape(pivots.shape)
     info[...] = first_zero.reshape(info.shape)
 
 
@@ -120,9 +120,9 @@ def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
     members = np.arange(batch)
     for k in range(n):
         other = swapped[k]
-        kept = order[k].copy()
+        saved_row = order[k].copy()
         order[k] = order[other, members]
-        order[other, members] = kept
+        order[other, members] = saved_row
     if transpose == "N":
         x = np.take_along_axis(x, order[:, None, :], 0)
         _substitute(factors, x, False, True)

@@ -54,11 +54,11 @@ def set_blas_threads(threads: int) -> bool:
 
 def follow() -> bool:
     """Apply the setting of `set_blas_threads`, if any, to libraries that were loaded since."""
-    found = [calls for path in loaded() if (calls := _calls(path)) is not None]
+    libraries = [calls for path in loaded() if (calls := _calls(path)) is not None]
     if _told is not None:
-        for calls in found:
+        for calls in libraries:
             calls.set(_told)
-    return bool(found)
+    return bool(libraries)
 
 
 def numpy_threads() -> int:

@@ -80,21 +80,21 @@ def warn_once(folder: str | os.PathLike[str], message: str) -> None:
 
 
 def read_own_file(
-    path: str | os.PathLike[str], most: int, root: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str], max_bytes: int, root: str | os.PathLike[str] | None = None
 ) -> tuple[bytes, float] | None:
-    """Return the bytes of a file and its modification time; None for a file that has more than `most` bytes.
+    """Return the bytes of a file and its modification time; None for a file that has more than `max_bytes` bytes.
 
     The call does not wait for a FIFO.
 
     Args:
         path: The file.
-        most: The most bytes that it may have.
+        max_bytes: Largest size of the file in bytes.
         root: The cache's folder: those between it and the file are checked, too. Default: the file's own folder.
 
     Raises:
         FileNotFoundError: There is no such file.
         UntrustedFileError: The file or one of the folders belongs to another user than this one and root, or its group
-            or anybody may write to it.
+            or all users may write to it.
         OSError: It cannot be read, or is no regular file.
     """
     flags = (
@@ -108,7 +108,7 @@ def read_own_file(
         if hasattr(os, "geteuid"):
             _refuse_foreign_writers(path, status)
             _refuse_foreign_folders(path, root)
-        if status.st_size > most:
+        if status.st_size > max_bytes:
             return None
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             return file.read(), status.st_mtime

@@ -99,12 +99,12 @@ def register_dtype(
     return made
 
 
-def _numpy_dtype(given: Any) -> Any:
+def _numpy_dtype(dtype: Any) -> Any:
     try:
-        return np.dtype(given)
+        return np.dtype(dtype)
     except TypeError:
         raise TypeError(
-            f"register_dtype(): argument 'numpy_dtype' must be a NumPy dtype, got {given!r}"
+            f"register_dtype(): argument 'numpy_dtype' must be a NumPy dtype, got {dtype!r}"
         ) from None
 
 

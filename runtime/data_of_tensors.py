@@ -12,7 +12,7 @@ followers: list[Callable[[Any], Any]] = []
 def followed(tensor: Any) -> Any:
     """Return the `data` of a tensor from the latest of `followers` that knows it; None if there is none."""
     for follower in reversed(followers):
-        found = follower(tensor)
-        if found is not None:
-            return found
+        data = follower(tensor)
+        if data is not None:
+            return data
     return None

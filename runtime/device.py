@@ -89,8 +89,8 @@ class device:
         if isinstance(type, int):
             index = type
             type = "cuda"
-        found = _interned.get((type, index))
-        return found if found is not None else _parse(type, index)
+        interned = _interned.get((type, index))
+        return interned if interned is not None else _parse(type, index)
 
     @property
     def resolved_index(self) -> int:
@@ -150,13 +150,13 @@ def _parse(text: str, index: int | None) -> device:
     if name in ("cpu", "meta") and index is not None and index != 0:
         raise RuntimeError(f"{name} device index must be 0 or None, got {index}")
     with _lock:
-        found = _interned.get((name, index))
-        if found is None:
-            found = object.__new__(device)
+        interned = _interned.get((name, index))
+        if interned is None:
+            interned = object.__new__(device)
             for attribute, value in (("type", name), ("index", index), ("backend", _TYPES[name])):
-                object.__setattr__(found, attribute, value)
-            _interned[name, index] = found
-    return found
+                object.__setattr__(interned, attribute, value)
+            _interned[name, index] = interned
+    return interned
 
 
 def check_device_type(name: str) -> str:
@@ -174,10 +174,10 @@ def rename_device_type(old: str, new: str) -> None:
     with _lock:
         _TYPES.update({new: _TYPES.pop(old)})
         _renamed[old] = new
-        for (name, index), found in list(_interned.items()):
+        for (name, index), interned in list(_interned.items()):
             if name == old:
-                object.__setattr__(found, "type", new)
-                _interned[new, index] = found
+                object.__setattr__(interned, "type", new)
+                _interned[new, index] = interned
     for renamed in on_rename:
         renamed(old, new)
 

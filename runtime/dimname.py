@@ -61,8 +61,8 @@ def checked_names(names: Sequence[str | None], ndim: int) -> Names:
 
 def check_unique(names: Names) -> None:
     """Raise RuntimeError for a duplicate name; the wildcard may repeat."""
-    given = [name for name in names if name is not None]
-    if len(set(given)) != len(given):
+    labels = [name for name in names if name is not None]
+    if len(set(labels)) != len(labels):
         raise RuntimeError(f"Cannot construct a tensor with duplicate names. Got names: {describe(names)}.")
 
 
@@ -72,12 +72,12 @@ def position_of(name: str, names: Names) -> int:
     >>> position_of("C", ("N", "C"))
     1
     """
-    found = checked_name(name)
-    if found is None:
+    label = checked_name(name)
+    if label is None:
         raise RuntimeError("Please look up dimensions by name, got: name = None.")
-    if found not in names:
-        raise RuntimeError(f"Name '{found}' not found in Tensor{describe(names)}.")
-    return names.index(found)
+    if label not in names:
+        raise RuntimeError(f"Name '{label}' not found in Tensor{describe(names)}.")
+    return names.index(label)
 
 
 def unify_from_right(names: Names, other: Names, action: str = "broadcast") -> Names:

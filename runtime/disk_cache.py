@@ -77,7 +77,7 @@ class DiskCache:
         return sorted(f"{folder}/{file.removesuffix(suffix)}" for file in files if file.endswith(suffix))
 
     def read(
-        self, part: str, name: str, *, is_sealed: bool = False, most: int = DEFAULT_MAXSIZE
+        self, part: str, name: str, *, is_sealed: bool = False, max_bytes: int = DEFAULT_MAXSIZE
     ) -> bytes | None:
         """Return the bytes of an entry, and record its use. Return None if it is missing, too large or damaged.
 
@@ -85,7 +85,7 @@ class DiskCache:
             part: One of `PARTS`.
             name: The entry's name.
             is_sealed: If True, the entry begins with a checksum of its name and bytes. Default: False.
-            most: The most bytes that it may have. Default: 1 GiB.
+            max_bytes: Largest size of the entry in bytes. Default: 1 GiB.
 
         Raises:
             UntrustedFileError: Another user has written the entry or its folders, or could have.
@@ -93,12 +93,12 @@ class DiskCache:
         """
         path = self.path(part, name)
         try:
-            found = read_own_file(path, most, self.root)
+            content = read_own_file(path, max_bytes, self.root)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if found is None:
+        if content is None:
             return None
-        data, used = found
+        data, used = content
         if is_sealed:
             digest, data = data[:DIGEST_SIZE], data[DIGEST_SIZE:]
             if digest != _digest(part, name, data):
@@ -187,12 +187,12 @@ def default_root() -> Path:
 
 def default_maxsize() -> int:
     """Return the bound from the environment. Raise ValueError for anything but a number of bytes."""
-    given = os.environ.get("TRITEN_CACHE_MAXSIZE", "")
-    if not given:
+    text = os.environ.get("TRITEN_CACHE_MAXSIZE", "")
+    if not text:
         return DEFAULT_MAXSIZE
-    if not given.isdecimal():
-        raise ValueError(f"TRITEN_CACHE_MAXSIZE: expected a number of bytes, got {given!r}")
-    return int(given)
+    if not text.isdecimal():
+        raise ValueError(f"TRITEN_CACHE_MAXSIZE: expected a number of bytes, got {text!r}")
+    return int(text)
 
 
 _caches: dict[tuple[Path, int], DiskCache] = {}
@@ -207,5 +207,5 @@ def disk_cache() -> DiskCache | None:
         root = default_root()
     except RuntimeError:  # a user without a home
         return None
-    found = _caches.get((root, maxsize))
-    return found or _caches.setdefault((root, maxsize), DiskCache(root, maxsize))
+    cache = _caches.get((root, maxsize))
+    return cache or _caches.setdefault((root, maxsize), DiskCache(root, maxsize))

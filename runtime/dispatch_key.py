@@ -192,10 +192,10 @@ def parse(name: str | DispatchKey) -> DispatchKey:
     """Return the key of this name. Raise RuntimeError for an unknown one."""
     if isinstance(name, DispatchKey):
         return name
-    found = BY_NAME.get(name)
-    if found is None:
+    key = BY_NAME.get(name)
+    if key is None:
         raise RuntimeError(f"could not parse dispatch key: {name}")
-    return found
+    return key
 
 
 def spelling(key: DispatchKey, backend: str | None = None) -> str:

@@ -16,7 +16,7 @@ on_change: list[Callable[[], object]] = []
 """Callbacks after any change that affects matmuls or convolutions."""
 
 _MIXED = (
-    "PyTorch is checking {what}. Current status indicate that you have used mix of the legacy and new APIs to set "
+    "PyTorch is checking {setting}. Current status indicate that you have used mix of the legacy and new APIs to set "
     "the {status}. We suggest only using the new API, fp32_precision"
 )
 
@@ -72,8 +72,8 @@ def allow_tf32_matmul() -> bool:
     """Return the older flag of matmuls. Raise RuntimeError if the newer interface contradicts it."""
     allows = _state.matmul_precision != "highest"
     if allows is not matmul_allows_tf32():
-        what = "whether allow_tf32 is enabled for cuBlas matmul"
-        raise RuntimeError(_MIXED.format(what=what, status="TF32 status for cublas matmul"))
+        setting = "whether allow_tf32 is enabled for cuBlas matmul"
+        raise RuntimeError(_MIXED.format(setting=setting, status="TF32 status for cublas matmul"))
     return allows
 
 
@@ -88,8 +88,8 @@ def set_allow_tf32_matmul(allow: bool) -> None:
 def allow_tf32_convolution() -> bool:
     """Return the older flag of convolutions. Raise RuntimeError if the newer interface contradicts it."""
     if _state.convolution_flag is not convolution_allows_tf32():
-        what = "whether allow_tf32 is enabled for cuDNN"
-        raise RuntimeError(_MIXED.format(what=what, status="TF32 status for cudnn"))
+        setting = "whether allow_tf32 is enabled for cuDNN"
+        raise RuntimeError(_MIXED.format(setting=setting, status="TF32 status for cudnn"))
     return _state.convolution_flag
 
 
@@ -116,8 +116,8 @@ def get_float32_matmul_precision() -> str:
         'highest'
     """
     if (_state.matmul_precision != "highest") is not matmul_allows_tf32():
-        what = "the matmul precision without a specific backend name"
-        raise RuntimeError(_MIXED.format(what=what, status="matmul precision"))
+        setting = "the matmul precision without a specific backend name"
+        raise RuntimeError(_MIXED.format(setting=setting, status="matmul precision"))
     return _state.matmul_precision
 
 

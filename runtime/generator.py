@@ -107,9 +107,9 @@ class Generator:
         """
         captured = _captured_draws
         if captured is not None:
-            found = captured.reserve(self, counters)
-            if found is not None:
-                return found
+            reserved = captured.reserve(self, counters)
+            if reserved is not None:
+                return reserved
         with self._lock:
             first = self._offset
             self._offset = first + counters
@@ -228,11 +228,13 @@ def set_cpu_engine(engine: str) -> None:
 
 def default_generator(device: Device) -> Generator:
     """Return the default generator of a device."""
-    found = _defaults.get(device)
-    if found is None:
+    generator = _defaults.get(device)
+    if generator is None:
         with _defaults_lock:
-            found = _defaults.setdefault(device, generator_type(device)(device).manual_seed(_shared_seed[0]))
-    return found
+            generator = _defaults.setdefault(
+                device, generator_type(device)(device).manual_seed(_shared_seed[0])
+            )
+    return generator
 
 
 def generators_in_use() -> list[Generator]:

@@ -12,13 +12,13 @@ def added_slots(cls: type[TensorImpl]) -> list[str]:
 
     `copyreg` has such a function, but stores its answer in the class.
     """
-    found: list[str] = []
+    attributes: list[str] = []
     for owner in cls.__mro__:
         slots = () if owner is TensorImpl else vars(owner).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             is_private = name.startswith("__") and not name.endswith("__")
-            found.append(f"_{owner.__name__.lstrip('_')}{name}" if is_private else name)
-    return found
+            attributes.append(f"_{owner.__name__.lstrip('_')}{name}" if is_private else name)
+    return attributes
 
 
 def slot_values(tensor: TensorImpl) -> dict[str, Any]:

@@ -218,11 +218,11 @@ def syevd(a: Any, w: Any, vectors: bool, upper: bool, info: Any) -> None:
     solve = _routine(a, "syevd", "heevd")
     sizes = _routine(a, "syevd_lwork", "heevd_lwork")
     work = {"lwork": 0, "liwork": 0}
-    asked = sizes(a.shape[-1], compute_v=vectors, lower=not upper)
-    work["lwork"], work["liwork"] = int(asked[0].real), int(asked[1])
+    workspace = sizes(a.shape[-1], compute_v=vectors, lower=not upper)
+    work["lwork"], work["liwork"] = int(workspace[0].real), int(workspace[1])
     if a.dtype.kind == "c":
-        work["lrwork"] = int(asked[2])
-        work["liwork"] = int(asked[1])
+        work["lrwork"] = int(workspace[2])
+        work["liwork"] = int(workspace[1])
     for i in _batch(info.shape):
         w[i], v, info[i] = solve(a[i], compute_v=vectors, lower=not upper, **work)
         if vectors:
@@ -379,12 +379,12 @@ def least_squares(driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond:
             _, x[i], info[i] = solve(a[i], x[i], lwork=lwork)
         rank[...] = min(m, n)
         return
-    asked = sizes(m, n, columns, rcond)
-    lwork = int(asked[0].real)
+    workspace = sizes(m, n, columns, rcond)
+    lwork = int(workspace[0].real)
     for i in _batch(info.shape):
         if driver == "gelsy":
             _, x[i], _, rank[i], info[i] = solve(a[i], x[i], np.zeros((n, 1), np.int32), rcond, lwork)
         elif driver == "gelss":
             _, x[i], s[i], rank[i], _, info[i] = solve(a[i], x[i], rcond, lwork)
         else:
-            x[i], s[i], rank[i], info[i] = solve(a[i], x[i], lwork, *[int(w) for w in asked[1:-1]], rcond)
+            x[i], s[i], rank[i], info[i] = solve(a[i], x[i], lwork, *[int(w) for w in workspace[1:-1]], rcond)

@@ -33,21 +33,21 @@ def lazy_names(
         >>> find("SGD").__name__, listed
         ('SGD', ['Adam', 'AdamW', 'SGD'])
     """
-    place_of = {name: place for place, several in names.items() for name in several.split()}
+    source_of = {name: source for source, several in names.items() for name in several.split()}
     modules = frozenset(submodules)
 
     def find(name: str) -> Any:
         if name in modules:
-            found: Any = import_module(f"{module}.{name}")
-        elif name in place_of:
-            found = getattr(import_module(place_of[name], sys.modules[module].__package__), name)
+            value: Any = import_module(f"{module}.{name}")
+        elif name in source_of:
+            value = getattr(import_module(source_of[name], sys.modules[module].__package__), name)
         else:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        setattr(sys.modules[module], name, found)
-        return found
+        setattr(sys.modules[module], name, value)
+        return value
 
     # A module may add names of its own to its `__all__`.
-    return find, lambda: sorted(sys.modules[module].__all__), sorted({*place_of, *modules})
+    return find, lambda: sorted(sys.modules[module].__all__), sorted({*source_of, *modules})
 
 
 def executing_body() -> dict[str, Any] | None:

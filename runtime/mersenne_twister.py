@@ -52,8 +52,8 @@ class MersenneTwister:
         )
         self._is_fresh = True
 
-    def _set_words(self, words: Any, place: int) -> None:
-        self._bits.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": place}}
+    def _set_words(self, words: Any, position: int) -> None:
+        self._bits.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": position}}
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next words, each of 32 bits in an element of 64."""
@@ -97,11 +97,11 @@ class MersenneTwister:
     def state_bytes(self) -> bytes:
         """Return the state in PyTorch's format."""
         state = self._bits.state["state"]
-        place = 0 if self._is_fresh else state["pos"]
-        left = 1 if self._is_fresh else WORDS + 1 - place
+        position = 0 if self._is_fresh else state["pos"]
+        left = 1 if self._is_fresh else WORDS + 1 - position
         normal = self.next_normal
         return (
-            _HEAD.pack(self.seed, left, 1, place)
+            _HEAD.pack(self.seed, left, 1, position)
             + state["key"].astype("<u8").tobytes()
             + _TAIL.pack(0.0, normal or 0.0, 0.0, normal is not None, 0.0, False)
         )
@@ -113,13 +113,13 @@ class MersenneTwister:
                 f"Expected a CPUGeneratorImplState of size {STATE_SIZE} but found the input RNG state size to be "
                 f"{len(state)}"
             )
-        seed, left, seeded, place = _HEAD.unpack_from(state)
-        if not (seeded == 1 and 0 < left <= WORDS and place <= WORDS):
-            raise RuntimeError(f"Invalid mt19937 state: seeded={seeded}, left={left}, next={place}")
+        seed, left, seeded, position = _HEAD.unpack_from(state)
+        if not (seeded == 1 and 0 < left <= WORDS and position <= WORDS):
+            raise RuntimeError(f"Invalid mt19937 state: seeded={seeded}, left={left}, next={position}")
         words = np.frombuffer(state, "<u8", WORDS, _HEAD.size).astype(np.uint32)
         _, normal, _, is_valid, _, _ = _TAIL.unpack_from(state, _HEAD.size + 8 * WORDS)
         # With one word left, the next call twists the state, regardless of the position of the next word.
-        self._set_words(words, WORDS if left == 1 else place)
-        self._is_fresh = left == 1 and place == 0
+        self._set_words(words, WORDS if left == 1 else position)
+        self._is_fresh = left == 1 and position == 0
         self.seed = seed
         self.next_normal = normal if is_valid else None

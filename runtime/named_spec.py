@@ -89,9 +89,9 @@ def named(spec: TensorSpec, names: Names) -> TensorSpec:
     unnamed = spec.unnamed
     if names.count(None) == len(names):
         return unnamed
-    found = _table.get((unnamed, names))
-    if found is not None:
-        return found
+    spec_with_names = _table.get((unnamed, names))
+    if spec_with_names is not None:
+        return spec_with_names
     if not _has_warned:
         _has_warned.append(True)
         warnings.warn(

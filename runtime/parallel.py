@@ -192,15 +192,15 @@ def get_thread_num() -> int:
     return _region.thread_num
 
 
-def chunk_ranges(begin: int, end: int, grain_size: int, most: int) -> list[tuple[int, int]]:
-    """Return at most `most` equal ranges of at least `grain_size`.
+def chunk_ranges(begin: int, end: int, grain_size: int, max_chunks: int) -> list[tuple[int, int]]:
+    """Return at most `max_chunks` equal ranges of at least `grain_size`.
 
     >>> chunk_ranges(0, 10, 4, 8)
     [(0, 4), (4, 8), (8, 10)]
     """
     if end <= begin:
         return []
-    size = max(-(-(end - begin) // most), grain_size, 1)
+    size = max(-(-(end - begin) // max_chunks), grain_size, 1)
     return [(start, min(start + size, end)) for start in range(begin, end, size)]
 
 

@@ -205,14 +205,14 @@ def by_numpy(np_type: Any) -> dtype | None:
 
 def from_numpy_dtype(np_type: Any) -> dtype:
     """Return the dtype of a NumPy dtype. Raise TypeError if it has no counterpart, as `from_numpy` does."""
-    found = by_numpy(np_type)
-    if found is None:
+    dtype_ = by_numpy(np_type)
+    if dtype_ is None:
         raise TypeError(
             f"can't convert np.ndarray of type {np_type}. The only supported types are: "
             + ", ".join(d.name for d in (*ALL, *registered))
             + "."
         )
-    return found
+    return dtype_
 
 
 _default: list[dtype] = [float32]

@@ -227,9 +227,9 @@ def share(storage: Storage, tensor: TensorImpl | None = None) -> Block:
         OSError: There is no shared memory left.
     """
     with _lock:
-        found: Block | None = shared_roots.get(id(storage.root))
-        if found is not None:
-            return found
+        shared: Block | None = shared_roots.get(id(storage.root))
+        if shared is not None:
+            return shared
         kind = DescriptorBlock if _strategy == STRATEGIES[0] else NamedBlock
         block = kind.new(storage.nbytes())
         if tensor is not None and _is_alone(storage, tensor):
@@ -239,20 +239,20 @@ def share(storage: Storage, tensor: TensorImpl | None = None) -> Block:
         return block
 
 
-def _move(storage: Storage, to: Storage, tensors: Iterable[TensorImpl]) -> None:
+def _move(storage: Storage, target: Storage, tensors: Iterable[TensorImpl]) -> None:
     """Move a storage, and the tensors over it, to the memory of another, unused one."""
     old = storage.root
     if old.nbytes:
-        to.root[:] = np.ndarray((old.nbytes,), np.uint8, in_memory_order(old))
+        target.root[:] = np.ndarray((old.nbytes,), np.uint8, in_memory_order(old))
     # Tensors that share an array share one afterwards.
     arrays: dict[int, tuple[Any, Any]] = {}
     for tensor in tensors:
         data = tensor._data
         if id(data) not in arrays:
             offset = tensor.storage_offset() * tensor._spec.itemsize
-            arrays[id(data)] = data, view_at(to, offset, tensor._spec)
+            arrays[id(data)] = data, view_at(target, offset, tensor._spec)
         tensor._data = arrays[id(data)][1]
-    storage.take_over(to)
+    storage.take_over(target)
 
 
 def _tensors_over(root: Any) -> list[TensorImpl]:
@@ -269,7 +269,7 @@ def _tensors_over(root: Any) -> list[TensorImpl]:
 def _is_alone(storage: Storage, tensor: TensorImpl) -> bool:
     """Return True if only one tensor and the storage refer to the bytes, which avoids the search of all objects."""
     known = _references_of_one(tensor._data is storage.root)
-    return all(found <= one for found, one in zip(_references(storage, tensor), known, strict=True))
+    return all(count <= expected for count, expected in zip(_references(storage, tensor), known, strict=True))
 
 
 def _references(storage: Storage, tensor: TensorImpl) -> tuple[int, int]:

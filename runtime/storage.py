@@ -222,9 +222,9 @@ class Storage:
                 access = ACCESS_WRITE if shared else ACCESS_COPY
                 mapped = MappedFile(file.fileno(), nbytes, access=access)
         except OSError as error:
-            way = "read-write" if shared else "read-only"
+            access_mode = "read-write" if shared else "read-only"
             reason = f"{error.strerror} ({error.errno})" if error.errno else str(error)
-            raise RuntimeError(f"unable to open file <{filename}> in {way} mode: {reason}") from None
+            raise RuntimeError(f"unable to open file <{filename}> in {access_mode} mode: {reason}") from None
         mapped.filename, mapped.shared = os.fspath(filename), shared
         return storage_of(np.frombuffer(mapped, np.uint8), CPU)
 
@@ -269,10 +269,10 @@ def untyped_bytes(storage: Storage | TypedStorageBase, dtype: ScalarType) -> Sto
 def storage_of(data: Any, device: Device) -> Storage:
     """Return the storage of a tensor's bytes; all views share the object while it is alive."""
     root = root_of(data)
-    found = _storages.get(id(root))
-    if found is None or found.root is not root:
-        found = _storages[id(root)] = storage_class[0].over(root, device)
-    return found
+    storage = _storages.get(id(root))
+    if storage is None or storage.root is not root:
+        storage = _storages[id(root)] = storage_class[0].over(root, device)
+    return storage
 
 
 def register_storage(storage: Storage) -> None:

@@ -35,24 +35,24 @@ _Given = TypeVar("_Given")
 
 
 @api_boundary
-def only_name(function: str, own: object, given: _Given, name: str = "axis") -> _Given:
-    """Return the argument that was given under NumPy's name instead of the method's own.
+def only_name(function: str, own: object, numpy_value: _Given, name: str = "axis") -> _Given:
+    """Return the argument that was passed under NumPy's name instead of the method's own.
 
     Args:
         function: The method's name.
         own: Value of the argument's own name, or None.
-        given: Value of NumPy's name.
+        numpy_value: Value of NumPy's name.
         name: NumPy's name. Default: "axis".
 
     Returns:
-        `given`.
+        `numpy_value`.
 
     Raises:
         TypeError: Both were given.
     """
     if own is not None:
         raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
-    return given
+    return numpy_value
 
 
 class TensorImpl(GenericBase):

@@ -122,9 +122,9 @@ class TensorSpec:
     ) -> TensorSpec:
         """Return the interned spec of this metadata. `keys` are functionality bits beyond the implied ones."""
         key = (sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout, keys)
-        found = _table.get(key)
-        if found is not None:
-            return found
+        spec = _table.get(key)
+        if spec is not None:
+            return spec
         if len(_table) >= MAX_SPECS:
             _table.clear()
         return _table.setdefault(key, _make(*key))

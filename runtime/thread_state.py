@@ -83,13 +83,13 @@ def _is_half_full() -> bool:
 
 
 def _in_another_thread(function: Callable[..., Result], args: tuple[Any, ...]) -> Result:
-    given = [capture() for capture in captures]
+    captured = [capture() for capture in captures]
     results: list[Result] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            for give in given:
+            for give in captured:
                 give()
             results.append(function(*args))
         except BaseException as error:

@@ -130,10 +130,10 @@ OWN, LIBRARY, CALLER = range(3)
 @functools.lru_cache(maxsize=4096)
 def _kind_of(module: str) -> int:
     """Classify the owner of a module by name; the package's own programs are callers."""
-    top, _, rest = module.partition(".")
-    if top == _PACKAGE:
+    package, _, rest = module.partition(".")
+    if package == _PACKAGE:
         return CALLER if rest.partition(".")[0] in _CALLERS else OWN
-    return LIBRARY if top in _LIBRARIES else CALLER
+    return LIBRARY if package in _LIBRARIES else CALLER
 
 
 def _kind(frame: FrameType) -> int:
@@ -155,7 +155,7 @@ def _entries(trace: TracebackType | None) -> list[TracebackType]:
 
 def _of_callers(entries: list[TracebackType]) -> list[TracebackType]:
     """Return the entries without inner ones, which belong to the package or to a library that it called."""
-    kept = []
+    callers = []
     inside = False
     for entry in entries:
         kind = _kind(entry.tb_frame)
@@ -163,8 +163,8 @@ def _of_callers(entries: list[TracebackType]) -> list[TracebackType]:
             inside = True
         elif kind == CALLER or not inside:
             inside = False
-            kept.append(entry)
-    return kept
+            callers.append(entry)
+    return callers
 
 
 def _joined(entries: list[TracebackType]) -> TracebackType | None:
@@ -183,13 +183,13 @@ def _handled_here(error: BaseException) -> bool:
 
 def _clear_chain(error: BaseException, full: bool) -> None:
     """Remove inner frames and errors from an error, its causes and contexts; with `full`, only those of lookups."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
         each = waiting.pop()
-        if each is None or id(each) in seen or not _handled_here(each):
+        if each is None or id(each) in visited or not _handled_here(each):
             continue
-        seen.add(id(each))
+        visited.add(id(each))
         context = each.__context__
         while context is not None and context is not each.__cause__ and _is_inner(context, full):
             context = context.__context__
@@ -201,11 +201,11 @@ def _clear_chain(error: BaseException, full: bool) -> None:
             # The package's own ``from None`` was not meant for an error of the caller's.
             each.__suppress_context__ = False
         if not full:
-            kept = _of_callers(entries)
-            if len(entries) > 1 and (not kept or kept[-1] is not entries[-1]):
+            callers = _of_callers(entries)
+            if len(entries) > 1 and (not callers or callers[-1] is not entries[-1]):
                 _judge(each, entries[-1])
-            if len(kept) < len(entries):
-                each.__traceback__ = _joined(kept)
+            if len(callers) < len(entries):
+                each.__traceback__ = _joined(callers)
         waiting += [each.__cause__, context]
 
 
@@ -257,24 +257,24 @@ def _print_uncaught(kind: type[BaseException], error: BaseException, trace: Trac
     sys.__excepthook__(kind, error, error.__traceback__)
 
 
-def _print_uncaught_in_thread(given: threading.ExceptHookArgs) -> None:
-    error = given.exc_value
+def _print_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    error = args.exc_value
     if error is not None and not shows_full_tracebacks():
         _hide_everywhere(error)
-        given = threading.ExceptHookArgs((given.exc_type, error, error.__traceback__, given.thread))
-    threading.__excepthook__(given)
+        args = threading.ExceptHookArgs((args.exc_type, error, error.__traceback__, args.thread))
+    threading.__excepthook__(args)
 
 
 def _hide_everywhere(error: BaseException) -> None:
     """Keep only the callers' entries in the tracebacks of an error and of all chained errors."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
         each = waiting.pop()
-        if each is None or id(each) in seen:
+        if each is None or id(each) in visited:
             continue
-        seen.add(id(each))
-        kept = _of_callers(_entries(each.__traceback__))
-        if kept:
-            each.__traceback__ = _joined(kept)
+        visited.add(id(each))
+        callers = _of_callers(_entries(each.__traceback__))
+        if callers:
+            each.__traceback__ = _joined(callers)
         waiting += [each.__cause__, each.__context__]

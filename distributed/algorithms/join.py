@@ -111,13 +111,13 @@ class Join:
         if not joinables:
             raise ValueError("The join context manager requires at least one joinable")
         self._joinables = list(joinables)
-        self._join_hooks = [each.join_hook(**kwargs) for each in self._joinables]
+        self._join_hooks = [joinable.join_hook(**kwargs) for joinable in self._joinables]
         self._enable = enable
         self._throw_on_early_termination = throw_on_early_termination
-        for place, each in enumerate(self._joinables):
-            each._join_config = _JoinConfig(enable, throw_on_early_termination, place == 0)
+        for index, joinable in enumerate(self._joinables):
+            joinable._join_config = _JoinConfig(enable, throw_on_early_termination, index == 0)
         self._process_group: ProcessGroup = self._joinables[0].join_process_group
-        if any(each.join_process_group is not self._process_group for each in self._joinables):
+        if any(joinable.join_process_group is not self._process_group for joinable in self._joinables):
             raise ValueError("Using join context manager with multiple process groups")
         self._device = self._joinables[0].join_device
         self._rank = get_rank(self._process_group)

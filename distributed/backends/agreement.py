@@ -125,9 +125,9 @@ def mismatch(name: str, spec: GroupSpec, texts: Mapping[int, str]) -> DistBacken
     ranks: dict[str, list[int]] = {}
     for rank in sorted(texts):
         ranks.setdefault(texts[rank], []).append(rank)
-    said = "; ".join(f"{_ranks(those)}: {text}" for text, those in ranks.items())
+    calls = "; ".join(f"{_ranks(those)}: {text}" for text, those in ranks.items())
     return DistBackendError(
-        f"{name}: the calls of group {spec.name!r} ({spec.description}) differ: {said}. All its ranks have to "
+        f"{name}: the calls of group {spec.name!r} ({spec.description}) differ: {calls}. All its ranks have to "
         f"call the same, in the same order. {VARIABLE}=0 turns this check off"
     )
 
@@ -139,25 +139,25 @@ def _ranks(those: list[int]) -> str:
     return f"ranks {', '.join(map(str, those[:MAX_NAMED]))}{f' and {left} others' if left > 0 else ''}"
 
 
-def exchange(spec: GroupSpec, place: str, name: str, text: str, seconds: float) -> dict[int, str]:
-    """Tell the other ranks of a group a text by the store, and return each rank's.
+def exchange(spec: GroupSpec, store_prefix: str, name: str, text: str, seconds: float) -> dict[int, str]:
+    """Exchange a text with the other ranks of a group through the store, and return all texts by rank.
 
     Args:
         spec: the group.
-        place: a key that all ranks use for this exchange, and no other.
-        name: the function, for errors.
-        text: this rank's.
+        store_prefix: Key that all ranks use for this exchange only.
+        name: Name of the function in errors.
+        text: This rank's text.
         seconds: the time limit.
 
     Raises:
-        DistBackendError: a rank is gone, or has not told its text in time.
+        DistBackendError: A rank has exited, or has not set its text within the time limit.
     """
     store, size = spec.store, len(spec.ranks)
-    store.set(f"{place}/{spec.rank}", text)
+    store.set(f"{store_prefix}/{spec.rank}", text)
     deadline = time.monotonic() + seconds
     texts: dict[int, str] = {}
     for rank in range(size):
-        key = f"{place}/{rank}"
+        key = f"{store_prefix}/{rank}"
         while not store.check([key]):
             gone = spec.failures.gone([spec.ranks[rank]])
             if gone is not None or time.monotonic() > deadline:
@@ -167,8 +167,8 @@ def exchange(spec: GroupSpec, place: str, name: str, text: str, seconds: float) 
                 )
             time.sleep(POLL)
         texts[rank] = store.get(key).decode()
-    if store.add(f"{place}/read", 1) == size:
-        _forget(store, [f"{place}/read", *(f"{place}/{rank}" for rank in range(size))])
+    if store.add(f"{store_prefix}/read", 1) == size:
+        _forget(store, [f"{store_prefix}/read", *(f"{store_prefix}/{rank}" for rank in range(size))])
     return texts
 
 

@@ -35,10 +35,10 @@ class CheckedCommunicator(WrappingCommunicator):
     def __init__(self, inner: Communicator, spec: GroupSpec, kind: str) -> None:
         super().__init__(inner)
         self.spec = spec
-        self._place = f"calls/{kind}"
+        self._prefix = f"calls/{kind}"
         self._count = 0
 
-    def _compare(self, name: str, *tensors: Tensor | None, **said: Any) -> None:
+    def _compare(self, name: str, *tensors: Tensor | None, **arguments: Any) -> None:
         """Wait until all ranks have reported their calls, and compare them.
 
         Raises:
@@ -50,7 +50,7 @@ class CheckedCommunicator(WrappingCommunicator):
             "collective": name,
             "shapes": [list(each.shape) for each in tensors if each is not None],
             "dtypes": [str(each.dtype) for each in tensors if each is not None],
-            **said,
+            **arguments,
         }
         store, spec = self.spec.store, self.spec
         store.set(self._key(self._count, self.rank), json.dumps(own))
@@ -77,7 +77,7 @@ class CheckedCommunicator(WrappingCommunicator):
                 )
 
     def _key(self, count: int, rank: int) -> str:
-        return f"{self._place}/{count}/{rank}"
+        return f"{self._prefix}/{count}/{rank}"
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
         self._compare("all_reduce", tensor, op=name_of(op))

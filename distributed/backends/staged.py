@@ -53,8 +53,8 @@ class StagedCommunicator(WrappingCommunicator):
         return _written(output, lambda copy: self.inner.gather(copy, input.cpu(), root, waits))
 
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
-        given = None if input is None else input.cpu()
-        return _written(output, lambda copy: self.inner.scatter(copy, given, root, waits))
+        source = None if input is None else input.cpu()
+        return _written(output, lambda copy: self.inner.scatter(copy, source, root, waits))
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
         return self.inner.send(tensor.cpu(), peer, tag)

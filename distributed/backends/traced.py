@@ -144,7 +144,7 @@ def _name(op: Reduction) -> str:
     return op.name.lower()
 
 
-def _refuse(what: str) -> NoReturn:
+def _refuse(operation: str) -> NoReturn:
     raise RuntimeError(
-        f"{what} between processes is not an operator and cannot be traced; call it outside of the traced function"
+        f"{operation} between processes is not an operator and cannot be traced; call it outside of the traced function"
     )

@@ -116,8 +116,8 @@ class Coordination:
         if self._group is None:
             return decisions[0]
         room: list[Any] = [None]
-        given = decisions if self.is_coordinator else None
-        scatter_object_list(room, given, group=self._group, group_src=self.coordinator_rank)
+        to_scatter = decisions if self.is_coordinator else None
+        scatter_object_list(room, to_scatter, group=self._group, group_src=self.coordinator_rank)
         return room[0]
 
     def _failures(self, results: list[Any]) -> dict[int, WrappedException]:

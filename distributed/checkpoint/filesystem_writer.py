@@ -128,15 +128,15 @@ class FileSystemWriter(StorageWriter):
         return [WriteResult(item.index, info.length, info) for item, info in zip(items, infos, strict=True)]
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Put ``.metadata`` into its place, and remove the files that no checkpoint has."""
+        """Write ``.metadata`` atomically, and remove data files that it does not reference."""
         metadata.storage_data = {result.index: result.storage_data for each in results for result in each}
         metadata.storage_meta = self.storage_meta()
         metadata.version = str(metadata_file.VERSION)
         with replacing(str(self.path / METADATA), self.sync_files) as file:
             file.write(metadata_file.dumps(metadata))
-        kept = {info.relative_path for info in metadata.storage_data.values()}
+        referenced = {info.relative_path for info in metadata.storage_data.values()}
         for each in self.path.iterdir():
-            if OURS.fullmatch(each.name) and each.name not in kept:
+            if OURS.fullmatch(each.name) and each.name not in referenced:
                 each.unlink(missing_ok=True)
 
     def storage_meta(self) -> StorageMeta:
@@ -162,9 +162,9 @@ def _entry(item: WriteItem, planner: SavePlanner) -> Entry:
         name += "@" + ",".join(map(str, chunk.offsets)) + "/" + str(item.index.index)
 
     def tensor() -> Tensor:
-        found = planner.resolve_data(item)
-        assert isinstance(found, Tensor)
-        return found
+        resolved = planner.resolve_data(item)
+        assert isinstance(resolved, Tensor)
+        return resolved
 
     return Entry(name, item.tensor_data.properties.dtype, tuple(chunk.sizes), tensor)
 

@@ -74,8 +74,8 @@ class _Shards:
     def size(self) -> tuple[int, ...]:
         """Return the sizes of the whole tensor."""
         ends = [
-            [begin + length for begin, length in zip(at, part.get_shape(), strict=True)]
-            for at, part in self.parts
+            [begin + length for begin, length in zip(offsets, part.get_shape(), strict=True)]
+            for offsets, part in self.parts
         ]
         return tuple(map(max, *ends)) if len(ends) > 1 else tuple(ends[0])
 
@@ -85,9 +85,9 @@ class _Shards:
         dtype, shape = geometry_of(self.parts[0][1].get_dtype(), size)
         made = ops.empty(shape, dtype=dtype)
         read = 0
-        for at, part in self.parts:
+        for offsets, part in self.parts:
             lengths = part.get_shape()
-            box = tuple(slice(begin, begin + length) for begin, length in zip(at, lengths, strict=True))
+            box = tuple(slice(begin, begin + length) for begin, length in zip(offsets, lengths, strict=True))
             made[box] = part[...]
             read += prod(lengths)
         if read < prod(size):

@@ -196,10 +196,10 @@ class HuggingFaceStorageReader(FileSystemReader):
         if not paths:
             raise FileNotFoundError(f"load: no *{SUFFIX} file in {self.path}")
         tensors: dict[str, Any] = {}
-        places: dict[MetadataIndex, _HFStorageInfo] = {}
+        storage_data: dict[MetadataIndex, _HFStorageInfo] = {}
         for path in paths:
-            _add_file(path, tensors, places)
-        return Metadata(tensors, storage_data=places, storage_meta=StorageMeta())
+            _add_file(path, tensors, storage_data)
+        return Metadata(tensors, storage_data=storage_data, storage_meta=StorageMeta())
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -239,8 +239,8 @@ class HuggingFaceStorageReader(FileSystemReader):
         return future
 
 
-def _add_file(path: Path, tensors: dict[str, Any], places: dict[MetadataIndex, _HFStorageInfo]) -> None:
-    """Add the chunks of a file to the tensors and places of a checkpoint."""
+def _add_file(path: Path, tensors: dict[str, Any], storage_data: dict[MetadataIndex, _HFStorageInfo]) -> None:
+    """Add the chunks of a file to a checkpoint's tensors and storage data."""
     with safe_open(path) as file:
         begins = saved_offsets(file.metadata())
         for name in file.offset_keys():
@@ -256,6 +256,6 @@ def _add_file(path: Path, tensors: dict[str, Any], places: dict[MetadataIndex, _
                 max(size, start + length)
                 for size, start, length in zip(known.size, begin, shape, strict=True)
             )
-            places[MetadataIndex(name, begin)] = _HFStorageInfo(
+            storage_data[MetadataIndex(name, begin)] = _HFStorageInfo(
                 path.name, Size(shape), dtype, chunk.sizes.numel() * dtype.itemsize
             )

@@ -18,8 +18,8 @@ __all__ = ["check_files", "check_metadata", "file_name"]
 MAX_DIMS = 64
 MAX_DEPTH = 200
 """Keys that lead to one value."""
-MIN_PLACES = 1 << 16
-PLACES_FOR_A_NAME = 16
+MIN_LIST_ENTRIES = 1 << 16
+LIST_ENTRIES_PER_NAME = 16
 """Places of lists that a state may have for each of its names; a list with nothing but empty dicts has none."""
 
 
@@ -32,14 +32,14 @@ def file_name(value: Any) -> str:
 
 
 def check_metadata(metadata: Metadata) -> None:
-    """Raise ValueError unless the chunks cover their tensors and the keys lead to a place for each name."""
+    """Raise ValueError unless the chunks cover their tensors and each name has its own key path."""
     for name, value in metadata.state_dict_metadata.items():
         if isinstance(value, TensorStorageMetadata):
             _check_tensor(name, value, metadata.storage_data)
-    given = metadata.planner_data or {}
-    for name, keys in given.items():
+    key_paths = metadata.planner_data or {}
+    for name, keys in key_paths.items():
         _check_keys(name, keys)
-    _check_places([given.get(name, (name,)) for name in metadata.state_dict_metadata])
+    _check_key_paths([key_paths.get(name, (name,)) for name in metadata.state_dict_metadata])
 
 
 def _check_tensor(
@@ -105,24 +105,24 @@ class _Node:
         self.length = 0
 
 
-def _check_places(paths: Iterable[Sequence[Any]]) -> None:
-    """Raise ValueError if keys lead to or through the place of another value, or far beyond the others."""
-    root, names, places = _Node(), 0, 0
+def _check_key_paths(paths: Iterable[Sequence[Any]]) -> None:
+    """Raise ValueError if a key path reaches another value, or a list index is out of proportion."""
+    root, names, list_entries = _Node(), 0, 0
     for keys in paths:
         names += 1
-        at = root
+        node = root
         for key in keys:
-            if at.is_value or any(type(each) is not type(key) for each in list(at.children)[:1]):
+            if node.is_value or any(type(each) is not type(key) for each in list(node.children)[:1]):
                 raise ValueError(f"the keys {list(keys)!r:.200} pass through another value")
-            if type(key) is int and key >= at.length:
-                places += key + 1 - at.length
-                at.length = key + 1
-            at = at.children.setdefault(key, _Node())
-        if at.is_value or at.children:
+            if type(key) is int and key >= node.length:
+                list_entries += key + 1 - node.length
+                node.length = key + 1
+            node = node.children.setdefault(key, _Node())
+        if node.is_value or node.children:
             raise ValueError(f"the keys {list(keys)!r:.200} belong to another value")
-        at.is_value = True
-    if places > max(MIN_PLACES, PLACES_FOR_A_NAME * names):
-        raise ValueError(f"the keys of {names} names need lists of {places} entries")
+        node.is_value = True
+    if list_entries > max(MIN_LIST_ENTRIES, LIST_ENTRIES_PER_NAME * names):
+        raise ValueError(f"the keys of {names} names need lists of {list_entries} entries")
 
 
 def check_files(metadata: Metadata, folder: str | os.PathLike[str]) -> None:

@@ -49,7 +49,7 @@ def dumps(metadata: Metadata) -> bytes:
     objects: dict[str, Any] = {}
     for name, value in metadata.state_dict_metadata.items():
         if isinstance(value, BytesStorageMetadata):
-            objects[name] = _place(metadata.storage_data[MetadataIndex(name)])
+            objects[name] = _location(metadata.storage_data[MetadataIndex(name)])
             continue
         tensors[name] = {
             "dtype": value.properties.dtype.name,
@@ -57,7 +57,7 @@ def dumps(metadata: Metadata) -> bytes:
             "requires_grad": value.properties.requires_grad,
             "chunks": [
                 {"offsets": list(chunk.offsets), "sizes": list(chunk.sizes)}
-                | _place(metadata.storage_data[MetadataIndex(name, chunk.offsets)])
+                | _location(metadata.storage_data[MetadataIndex(name, chunk.offsets)])
                 for chunk in value.chunks
             ],
         }
@@ -71,7 +71,7 @@ def dumps(metadata: Metadata) -> bytes:
     return _text(whole)
 
 
-def _place(info: StorageInfo) -> dict[str, Any]:
+def _location(info: StorageInfo) -> dict[str, Any]:
     checksums = list(info.checksums or ())
     return {"file": info.relative_path, "offset": info.offset, "length": info.length, "block": info.block} | {
         "crc32": checksums
@@ -126,24 +126,24 @@ def loads(data: bytes, path: str) -> Metadata:
 
 
 def _metadata(content: Mapping[str, Any]) -> Metadata:
-    found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
+    entries: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     storage: dict[MetadataIndex, StorageInfo] = {}
     for name, value in content["tensors"].items():
         size = _sizes(value["size"])
         chunks = []
-        for place, each in enumerate(value["chunks"]):
+        for index, each in enumerate(value["chunks"]):
             chunk = ChunkStorageMetadata(_sizes(each["offsets"]), _sizes(each["sizes"]))
             chunks.append(chunk)
-            storage[MetadataIndex(name, chunk.offsets, place)] = _info(each)
+            storage[MetadataIndex(name, chunk.offsets, index)] = _info(each)
         properties = TensorProperties(dtype_of(value["dtype"]), requires_grad=bool(value["requires_grad"]))
-        found[name] = TensorStorageMetadata(properties, size, chunks)
+        entries[name] = TensorStorageMetadata(properties, size, chunks)
     for name, value in content["objects"].items():
-        found[name] = BytesStorageMetadata()
+        entries[name] = BytesStorageMetadata()
         storage[MetadataIndex(name)] = _info(value)
     paths = content["paths"]
     planner_data = None if paths is None else {name: _path(name, keys) for name, keys in paths.items()}
     meta = StorageMeta(save_id=content["save_id"])
-    made = Metadata(found, planner_data, storage, meta, str(VERSION))
+    made = Metadata(entries, planner_data, storage, meta, str(VERSION))
     check_metadata(made)
     return made
 

@@ -58,7 +58,7 @@ def flatten_state_dict(state_dict: Mapping[Any, Any]) -> tuple[dict[str, Any], d
 
 
 def set_element(root: dict[Any, Any], path: Path, value: Any) -> None:
-    """Put a value to where keys lead; dicts, and lists for numbers, are made on the way.
+    """Set the element at a path of keys; create dicts, and lists for integer keys, on the way.
 
     Example:
         >>> from triten.distributed.checkpoint.nested_dict import set_element
@@ -66,18 +66,18 @@ def set_element(root: dict[Any, Any], path: Path, value: Any) -> None:
         >>> set_element(state, ("layers", 1, "bias"), 3); state
         {'layers': [None, {'bias': 3}]}
     """
-    at: Any = root
+    container: Any = root
     for key, following in pairwise(path):
         made: Any = [] if type(following) is int else {}
-        if isinstance(at, list):
-            at += [None] * (key + 1 - len(at))
-            at[key] = made if at[key] is None else at[key]
-            at = at[key]
+        if isinstance(container, list):
+            container += [None] * (key + 1 - len(container))
+            container[key] = made if container[key] is None else container[key]
+            container = container[key]
         else:
-            at = at.setdefault(key, made)
-    if isinstance(at, list):
-        at += [None] * (path[-1] + 1 - len(at))
-    at[path[-1]] = value
+            container = container.setdefault(key, made)
+    if isinstance(container, list):
+        container += [None] * (path[-1] + 1 - len(container))
+    container[path[-1]] = value
 
 
 def unflatten_state_dict(flat: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[Any, Any]:
@@ -90,12 +90,12 @@ def unflatten_state_dict(flat: Mapping[str, Any], paths: Mapping[str, Path]) -> 
 
 def stored_paths(paths: Mapping[str, Path], state_dict: Mapping[Any, Any]) -> dict[str, Path]:
     """Return the paths as a checkpoint stores them: list positions as numbers, dict keys as strings."""
-    found = {}
+    result = {}
     for name, path in paths.items():
-        at: Any = state_dict
+        container: Any = state_dict
         stored: list[Any] = []
         for key in path:
-            stored.append(key if isinstance(at, list) else str(key))
-            at = at[key]
-        found[name] = tuple(stored)
-    return found
+            stored.append(key if isinstance(container, list) else str(key))
+            container = container[key]
+        result[name] = tuple(stored)
+    return result

@@ -69,7 +69,7 @@ _KINDS = {
 _INFO = _record("_StorageInfo")
 _PATH = _record("PosixPath")
 _ALLOWED: dict[str, Any] = {
-    **{f"{_MODULE}.{kind}": found for kind, found in _KINDS.items()},
+    **{f"{_MODULE}.{kind}": record for kind, record in _KINDS.items()},
     "torch.distributed.checkpoint.filesystem._StorageInfo": _INFO,
     "pathlib.PosixPath": _PATH,
     "pathlib.WindowsPath": _PATH,
@@ -94,12 +94,12 @@ def loads(data: bytes) -> Metadata:
     except EOFError as error:
         raise UnpicklingError("load: .metadata is neither JSON nor a complete pickle") from error
     _expect(root, "Metadata")
-    found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
+    entries: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     for name, value in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
         kind = getattr(value, "kind", "")
         if type(name) is not str:
             raise UnpicklingError(f"load: a name in PyTorch's metadata is a {type(name).__name__}")
-        found[name] = BytesStorageMetadata() if kind == "BytesStorageMetadata" else _tensor(value)
+        entries[name] = BytesStorageMetadata() if kind == "BytesStorageMetadata" else _tensor(value)
     storage = {
         _index(index): _info(info) for index, info in _dict(root.get("storage_data"), "storage_data").items()
     }
@@ -109,7 +109,7 @@ def loads(data: bytes) -> Metadata:
     planner_data = (
         None if paths is None else {name: _path(each) for name, each in _dict(paths, "planner_data").items()}
     )
-    made = Metadata(found, planner_data, storage, StorageMeta(save_id=save_id), root.get("version"))
+    made = Metadata(entries, planner_data, storage, StorageMeta(save_id=save_id), root.get("version"))
     try:
         check_metadata(made)
     except ValueError as error:

@@ -66,9 +66,9 @@ def create_read_items_for_chunk_list(
         ValueError: the chunks do not cover one of them.
     """
     items: list[ReadItem] = []
-    for number, local in enumerate(local_chunks):
+    for local_index, local in enumerate(local_chunks):
         covered = 0
-        for place, saved in enumerate(checkpoint_md.chunks):
+        for saved_index, saved in enumerate(checkpoint_md.chunks):
             common = overlap(local, saved)
             if common is None:
                 continue
@@ -77,9 +77,9 @@ def create_read_items_for_chunk_list(
             items.append(
                 ReadItem(
                     LoadItemType.TENSOR,
-                    MetadataIndex(fqn, local.offsets, number),
+                    MetadataIndex(fqn, local.offsets, local_index),
                     _minus(begin, local.offsets),
-                    MetadataIndex(fqn, saved.offsets, place),
+                    MetadataIndex(fqn, saved.offsets, saved_index),
                     _minus(begin, saved.offsets),
                     Size(sizes),
                 )
@@ -92,5 +92,5 @@ def create_read_items_for_chunk_list(
     return items
 
 
-def _minus(one: Sequence[int], other: Sequence[int]) -> Size:
-    return Size([a - b for a, b in zip(one, other, strict=True)])
+def _minus(minuend: Sequence[int], subtrahend: Sequence[int]) -> Size:
+    return Size([a - b for a, b in zip(minuend, subtrahend, strict=True)])

@@ -58,13 +58,13 @@ def dedup_save_plans(all_plans: Sequence[SavePlan], save_to_lowest_rank: bool = 
     ]
 
 
-def _check_same(one: WriteItem, other: WriteItem) -> None:
-    a, b = one.tensor_data, other.tensor_data
-    if a is None or b is None or one is other:
+def _check_same(first: WriteItem, second: WriteItem) -> None:
+    a, b = first.tensor_data, second.tensor_data
+    if a is None or b is None or first is second:
         return
     if (a.size, a.chunk, a.properties.dtype) != (b.size, b.chunk, b.properties.dtype):
         raise ValueError(
-            f"save: '{one.index.fqn}' has shape {list(a.size)} and {a.properties.dtype} in one process, "
+            f"save: '{first.index.fqn}' has shape {list(a.size)} and {a.properties.dtype} in one process, "
             f"{list(b.size)} and {b.properties.dtype} in another"
         )
 
@@ -76,26 +76,27 @@ def create_default_global_save_plan(all_plans: Sequence[SavePlan]) -> tuple[list
         ValueError: processes disagree on a tensor's shape or dtype, or on whether it is one; chunks overlap, lie
             outside of their tensor, or do not cover it.
     """
-    found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
+    entries: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     plans = [
-        dataclasses.replace(plan, items=[_entered(item, found) for item in plan.items]) for plan in all_plans
+        dataclasses.replace(plan, items=[_entered(item, entries) for item in plan.items])
+        for plan in all_plans
     ]
-    for name, value in found.items():
+    for name, value in entries.items():
         if isinstance(value, TensorStorageMetadata):
             _check_chunks(name, value)
-    return plans, Metadata(found)
+    return plans, Metadata(entries)
 
 
-def _entered(item: WriteItem, found: dict[str, TensorStorageMetadata | BytesStorageMetadata]) -> WriteItem:
+def _entered(item: WriteItem, entries: dict[str, TensorStorageMetadata | BytesStorageMetadata]) -> WriteItem:
     name, data = item.index.fqn, item.tensor_data
-    known = found.get(name)
+    known = entries.get(name)
     if data is None:
         if known is not None:
             raise ValueError(f"save: '{name}' is an object in one process and a tensor in another")
-        found[name] = BytesStorageMetadata()
+        entries[name] = BytesStorageMetadata()
         return item
     if known is None:
-        known = found[name] = TensorStorageMetadata(data.properties, data.size, [])
+        known = entries[name] = TensorStorageMetadata(data.properties, data.size, [])
     elif not isinstance(known, TensorStorageMetadata):
         raise ValueError(f"save: '{name}' is an object in one process and a tensor in another")
     elif known.size != data.size or known.properties.dtype != data.properties.dtype:
@@ -110,7 +111,7 @@ def _entered(item: WriteItem, found: dict[str, TensorStorageMetadata | BytesStor
 
 
 def overlap(
-    one: ChunkStorageMetadata, other: ChunkStorageMetadata
+    first: ChunkStorageMetadata, second: ChunkStorageMetadata
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the intersection of two chunks as offsets and sizes; None if it is empty.
 
@@ -122,10 +123,12 @@ def overlap(
         >>> overlap(left, ChunkStorageMetadata(Size([2, 1]), Size([4, 1])))
         ((2, 1), (2, 1))
     """
-    begin = tuple(map(max, zip(one.offsets, other.offsets, strict=True)))
+    begin = tuple(map(max, zip(first.offsets, second.offsets, strict=True)))
     sizes = tuple(
-        min(a + n, b + m) - at
-        for a, n, b, m, at in zip(one.offsets, one.sizes, other.offsets, other.sizes, begin, strict=True)
+        min(a + n, b + m) - start
+        for a, n, b, m, start in zip(
+            first.offsets, first.sizes, second.offsets, second.sizes, begin, strict=True
+        )
     )
     return (begin, sizes) if all(size > 0 for size in sizes) else None
 

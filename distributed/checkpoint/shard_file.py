@@ -106,7 +106,7 @@ def write_entries(file: IO[bytes], path: str, entries: Sequence[Entry]) -> list[
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     file.write(len(text).to_bytes(8, "little") + text)
-    at = len(text) + 8
+    offset = len(text) + 8
     infos: dict[int, StorageInfo] = {}
     for number in order:
         entry = entries[number]
@@ -116,8 +116,8 @@ def write_entries(file: IO[bytes], path: str, entries: Sequence[Entry]) -> list[
             block = memory[begin : begin + BLOCK]
             checksums.append(zlib.crc32(block))
             file.write(block)
-        infos[number] = StorageInfo(path, at, len(memory), tuple(checksums), BLOCK)
-        at += len(memory)
+        infos[number] = StorageInfo(path, offset, len(memory), tuple(checksums), BLOCK)
+        offset += len(memory)
     return [infos[number] for number in range(len(entries))]
 
 

@@ -87,12 +87,12 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
     options = _checked(options)
     with no_grad():
         state = model.state_dict()
-        found = {canonical_name(model, name): value for name, value in state.items()}
+        canonical = {canonical_name(model, name): value for name, value in state.items()}
         if options.ignore_frozen_params:
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 if not parameter.requires_grad:
-                    found.pop(canonical_name(model, name), None)
-        return gathered(found, options.full_state_dict, options.cpu_offload)  # type: ignore[no-any-return]
+                    canonical.pop(canonical_name(model, name), None)
+        return gathered(canonical, options.full_state_dict, options.cpu_offload)  # type: ignore[no-any-return]
 
 
 def get_optimizer_state_dict(

@@ -19,14 +19,14 @@ CHECKPOINT = "_checkpoint_wrapped_module."
 def canonical_name(model: Module, name: str) -> str:
     """Strip the names that wrappers add from a dotted name of a parameter, buffer or module."""
     name = name.replace(CHECKPOINT, "")
-    kept: list[str] = []
-    here: Any = model
-    for part in name.split("."):
-        held = next((own for cls, own in WRAPPERS.items() if isinstance(here, cls)), None)
-        if held is None or part != held:
-            kept.append(part)
-        here = getattr(here, part, None)
-    return ".".join(kept)
+    parts: list[str] = []
+    submodule: Any = model
+    for name_part in name.split("."):
+        held = next((own for cls, own in WRAPPERS.items() if isinstance(submodule, cls)), None)
+        if held is None or name_part != held:
+            parts.append(name_part)
+        submodule = getattr(submodule, name_part, None)
+    return ".".join(parts)
 
 
 def named_state(model: Module) -> Iterator[tuple[str, str, Any]]:

@@ -39,10 +39,10 @@ def initialize(optimizer: Optimizer) -> None:
 
 def names_of(model: Module) -> dict[int, list[str]]:
     """Return the canonical names of each tensor of a model, by its id; a shared tensor has several."""
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for name, _, tensor in named_state(model):
-        found.setdefault(id(tensor), []).append(name)
-    return found
+        names.setdefault(id(tensor), []).append(name)
+    return names
 
 
 def by_names(model: Module, optimizer: Optimizer) -> OptimizerState:
@@ -79,7 +79,7 @@ def flattened(state: OptimizerState) -> dict[str, Any]:
     Raises:
         NotImplementedError: a parameter's state has something else than tensors, numbers and dictionaries.
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in state["state"].items():
         for path, each in _paths(value, f"state.{name}"):
             if not isinstance(each, (Tensor, int, float)):
@@ -87,13 +87,13 @@ def flattened(state: OptimizerState) -> dict[str, Any]:
                     "Flattening optimizer state_dict only supports tensor, int, float, dict states now. Type is "
                     f"{type(each)}."
                 )
-            found[path] = each
+            flat[path] = each
     for group in state["param_groups"]:
         for name in group["params"]:
             for key, value in group.items():
                 if key != "params":
-                    found[f"param_groups.{name}.{key}"] = value
-    return found
+                    flat[f"param_groups.{name}.{key}"] = value
+    return flat
 
 
 def _paths(value: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -149,29 +149,29 @@ def unflattened(model: Module, optimizer: Optimizer, flat: Mapping[str, Any]) ->
 
 
 def _nested(like: Mapping[Any, Any], prefix: str, flat: Mapping[str, Any]) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for key, each in like.items():
         path = f"{prefix}.{key}"
         if isinstance(each, dict):
-            found[key] = _nested(each, path, flat)
+            result[key] = _nested(each, path, flat)
         elif path in flat:
-            found[key] = flat[path]
+            result[key] = flat[path]
         else:
             raise RuntimeError(f"Missing key in the flat optimizer state: {path}")
-    return found
+    return result
 
 
 def _by_path(prefix: str, flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries below a prefix, nested by the dots in their names."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for path, value in flat.items():
         if path.startswith(prefix):
             *parts, last = path[len(prefix) :].split(".")
-            inner = found
+            inner = result
             for part in parts:
                 inner = inner.setdefault(part, {})
             inner[last] = value
-    return found
+    return result
 
 
 def of_optimizer(model: Module, optimizer: Optimizer, states: OptimizerState, strict: bool) -> OptimizerState:

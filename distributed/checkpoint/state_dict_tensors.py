@@ -55,8 +55,8 @@ def gathered(state: Any, full: bool, on_host: bool) -> Any:
     if not full and not on_host:
         return state
     with no_grad():
-        found = mapped(gather, state)
-    return {} if drops else found
+        result = mapped(gather, state)
+    return {} if drops else result
 
 
 def sharded_like(whole: Tensor, like: Any) -> Tensor:
@@ -95,7 +95,7 @@ def broadcast_whole(state: Any, device: Device) -> Any:
 
 def _structure(state: Any) -> Any:
     """Broadcast the first rank's state without its elements."""
-    told: list[Any] = [None]
+    message: list[Any] = [None]
     if get_rank() == 0:
         parts: list[Tensor] = []
 
@@ -106,13 +106,13 @@ def _structure(state: Any) -> Any:
         structure = mapped(told_of, state)
         is_whole = not any(isinstance(each, DTensor) for each in parts)
         # All processes raise, not the first alone.
-        told = [
+        message = [
             structure if is_whole else TypeError("expected whole tensors to broadcast, but got a DTensor")
         ]
-    broadcast_object_list(told, src=0)
-    if isinstance(told[0], TypeError):
-        raise told[0]
-    return told[0]
+    broadcast_object_list(message, src=0)
+    if isinstance(message[0], TypeError):
+        raise message[0]
+    return message[0]
 
 
 def _received(
@@ -127,10 +127,10 @@ def _received(
     """
     if isinstance(structure, _Sent):
         if get_rank() == 0:
-            given = state
+            value = state
             for key in path:
-                given = given[key]
-            tensor = given.detach().to(device).contiguous()
+                value = value[key]
+            tensor = value.detach().to(device).contiguous()
         else:
             tensor = ops.empty(structure.shape, dtype=structure.dtype, device=device)
         broadcast(tensor, src=0)
@@ -139,7 +139,7 @@ def _received(
         return {key: _received(state, each, device, take, (*path, key)) for key, each in structure.items()}
     if type(structure) in (list, tuple):
         return type(structure)(
-            _received(state, each, device, take, (*path, place)) for place, each in enumerate(structure)
+            _received(state, each, device, take, (*path, index)) for index, each in enumerate(structure)
         )
     return structure
 

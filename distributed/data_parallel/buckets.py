@@ -41,12 +41,12 @@ def compute_bucket_assignment_by_size(
             became full.
     """
     numbers = list(tensor_indices) or list(range(len(tensors)))
-    found: list[tuple[list[int], int]] = []
+    buckets: list[tuple[list[int], int]] = []
     filling: dict[Any, tuple[list[int], int]] = {}
     limits_used: dict[Any, int] = {}
     for number, tensor in zip(numbers, tensors, strict=True):
         if expect_sparse_gradient and expect_sparse_gradient[number]:
-            found.append(([number], NO_LIMIT))
+            buckets.append(([number], NO_LIMIT))
             continue
         kind = tensor.dtype, tensor.device
         members, size = filling.get(kind, ([], 0))
@@ -55,16 +55,16 @@ def compute_bucket_assignment_by_size(
         used = limits_used.get(kind, 0)
         limit = bucket_size_limits[used]
         if size >= limit:
-            found.append((members, limit))
+            buckets.append((members, limit))
             limits_used[kind] = min(used + 1, len(bucket_size_limits) - 1)
             filling.pop(kind, None)
         else:
             filling[kind] = members, size
     for kind, (members, _) in filling.items():
-        found.append((members, bucket_size_limits[limits_used.get(kind, 0)]))
+        buckets.append((members, bucket_size_limits[limits_used.get(kind, 0)]))
     if not tensor_indices:
-        found.sort(key=lambda bucket: min(bucket[0]))
-    return [members for members, _ in found], [limit for _, limit in found]
+        buckets.sort(key=lambda bucket: min(bucket[0]))
+    return [members for members, _ in buckets], [limit for _, limit in buckets]
 
 
 class Bucket:
@@ -121,15 +121,15 @@ class Bucket:
 
     def views_of(self, line: Tensor) -> list[Tensor]:
         """Return the gradients as views of a flat buffer, each with the strides of its parameter's gradient."""
-        views, at = [], line.storage_offset()
+        views, offset = [], line.storage_offset()
         flat = line.reshape(-1) if line.ndim != 1 else line
-        start = at
+        start = offset
         for each in self.params:
             if each._spec.is_dense():
-                views.append(flat.as_strided(each.shape, each.stride(), at))
+                views.append(flat.as_strided(each.shape, each.stride(), offset))
             else:
-                views.append(flat[at - start : at - start + each.numel()].view(each.shape))
-            at += each.numel()
+                views.append(flat[offset - start : offset - start + each.numel()].view(each.shape))
+            offset += each.numel()
         return views
 
     def zeros(self) -> Tensor:
@@ -143,18 +143,18 @@ class Bucket:
         indices = param.new_empty((1, 0)).long()
         return sparse_coo_tensor(indices, param.new_empty((0, *param.shape[1:])), param.shape)
 
-    def give(self, place: int, view: Tensor, as_view: bool) -> None:
-        """Have a parameter's gradient be an average.
+    def give(self, position: int, view: Tensor, as_view: bool) -> None:
+        """Set a parameter's gradient to the averaged gradient.
 
         Args:
-            place: the parameter's.
-            view: the average, a part of `buffer` or of what a hook gave.
+            position: Position of the parameter in the bucket.
+            view: The averaged gradient, a view of `buffer` or of a communication hook's result.
             as_view: If True, the gradient is a view of `buffer`.
 
         Raises:
-            RuntimeError: it should be one, but is another tensor.
+            RuntimeError: The gradient is no longer the view of `buffer` that it has to be.
         """
-        param = self.params[place]
+        param = self.params[position]
         grad = param.grad
         if not as_view:
             if grad is None:
@@ -162,7 +162,7 @@ class Bucket:
             else:
                 (grad.detach() if grad.requires_grad else grad).copy_(view)
             return
-        own = self.views[place]
+        own = self.views[position]
         if view is not own:
             own.copy_(view)
         if grad is None:
@@ -175,6 +175,6 @@ class Bucket:
             )
 
 
-def is_same_memory(one: Tensor, other: Tensor) -> bool:
+def is_same_memory(first: Tensor, second: Tensor) -> bool:
     """Return True if two tensors share the same memory."""
-    return one is other or (one.numel() == other.numel() and one.data_ptr() == other.data_ptr())
+    return first is second or (first.numel() == second.numel() and first.data_ptr() == second.data_ptr())

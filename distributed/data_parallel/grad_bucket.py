@@ -18,7 +18,7 @@ class GradBucket:
         bucket: the bucket.
         index: Index of the bucket.
         count: Number of buckets.
-        buffer: other gradients in the place of its own.
+        buffer: Gradients that replace its own.
 
     Example:
         >>> import triten as tt

@@ -64,21 +64,21 @@ def verify_param_shape_across_processes(
         RuntimeError: a process has another number of them than process 0, or one of another shape or dtype.
     """
     own = [(tuple(each.shape), str(each.dtype)) for each in params]
-    found: list[Any] = [None] * group.size()
-    all_gather_object(found, own, group)
-    first = found[0]
-    for rank, other in enumerate(found):
+    all_ranks: list[Any] = [None] * group.size()
+    all_gather_object(all_ranks, own, group)
+    first = all_ranks[0]
+    for rank, other in enumerate(all_ranks):
         if len(other) != len(first):
             raise RuntimeError(
                 f"DDP expects same model across all ranks, but Rank 0 has {len(first)} params, while rank {rank} has "
                 f"inconsistent {len(other)} params."
             )
-    for rank, other in enumerate(found):
-        for place, (theirs, expected) in enumerate(zip(other, first, strict=True)):
+    for rank, other in enumerate(all_ranks):
+        for index, (theirs, expected) in enumerate(zip(other, first, strict=True)):
             if theirs != expected:
-                name = f" ({names[place]})" if names else ""
+                name = f" ({names[index]})" if names else ""
                 raise RuntimeError(
-                    f"[{rank}]: params[{place}]{name} in this process with sizes {list(theirs[0])} and dtype "
+                    f"[{rank}]: params[{index}]{name} in this process with sizes {list(theirs[0])} and dtype "
                     f"{theirs[1]} appears not to match sizes of the same param in process 0: {list(expected[0])}, "
                     f"{expected[1]}."
                 )

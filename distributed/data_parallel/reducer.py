@@ -113,8 +113,10 @@ class Reducer:
             )
             for indices in bucket_indices
         ]
-        self._places = {
-            index: (bucket, place) for bucket in self.buckets for place, index in enumerate(bucket.indices)
+        self._positions = {
+            index: (bucket, position)
+            for bucket in self.buckets
+            for position, index in enumerate(bucket.indices)
         }
         if self.gradient_as_bucket_view:
             self._move_gradients()
@@ -122,13 +124,13 @@ class Reducer:
     def _move_gradients(self) -> None:
         """Move existing gradients into the new buckets."""
         with no_grad():
-            for param, (bucket, place) in zip(self.params, self._in_order(), strict=True):
+            for param, (bucket, position) in zip(self.params, self._in_order(), strict=True):
                 if param.grad is not None and not bucket.is_sparse and param.grad.layout is strided:
-                    bucket.views[place].copy_(param.grad)
-                    param.grad = bucket.views[place]
+                    bucket.views[position].copy_(param.grad)
+                    param.grad = bucket.views[position]
 
     def _in_order(self) -> list[tuple[Bucket, int]]:
-        return [self._places[index] for index in range(len(self.params))]
+        return [self._positions[index] for index in range(len(self.params))]
 
     # Start of a step.
 
@@ -213,11 +215,11 @@ class Reducer:
         if not self.has_rebuilt_buckets and self._may_rebuild():
             self._order.append(index)
         self._requires_finalize = True
-        bucket, place = self._places[index]
+        bucket, position = self._positions[index]
         if bucket.is_sparse:
             self._take_sparse(bucket, index)
         else:
-            self._take(bucket, place, self.params[index])
+            self._take(bucket, position, self.params[index])
         bucket.pending -= 1
         if bucket.pending == 0:
             self._send_ready()
@@ -225,9 +227,9 @@ class Reducer:
     def _may_rebuild(self) -> bool:
         return self.static_graph or not self.find_unused_parameters
 
-    def _take(self, bucket: Bucket, place: int, param: Tensor) -> None:
+    def _take(self, bucket: Bucket, position: int, param: Tensor) -> None:
         """Put a gradient into its bucket; `_scale` divides the small ones."""
-        grad, view = param.grad, bucket.views[place]
+        grad, view = param.grad, bucket.views[position]
         if grad is None:
             view.zero_()
             return
@@ -359,10 +361,10 @@ class Reducer:
         views = bucket.views if result is bucket.buffer else bucket.views_of(result)
         watches = self.static_graph or self.find_unused_parameters
         as_view = self.gradient_as_bucket_view
-        for place, (index, view) in enumerate(zip(bucket.indices, views, strict=True)):
+        for position, (index, view) in enumerate(zip(bucket.indices, views, strict=True)):
             if watches and not self._used[index] and self._is_unused_everywhere(index):
                 continue
-            bucket.give(place, view, as_view)
+            bucket.give(position, view, as_view)
 
     def _is_unused_everywhere(self, index: int) -> bool:
         if self._used_work is not None:
@@ -387,11 +389,11 @@ class Reducer:
             for index, param in enumerate(self.params):
                 self._ready[index] = 1
                 self._order.append(index)
-                bucket, place = self._places[index]
+                bucket, position = self._positions[index]
                 if bucket.is_sparse:
                     self._take_sparse(bucket, index)
                 else:
-                    self._take(bucket, place, param)
+                    self._take(bucket, position, param)
             for number in range(len(self.buckets)):
                 self._send(number)
             self._finalize_backward()

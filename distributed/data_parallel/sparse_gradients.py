@@ -32,13 +32,13 @@ def all_reduce_sparse(tensor: Tensor, group: ProcessGroup) -> Tensor:
     counts = indices.new_empty(size)
     all_gather_into_tensor(counts, make_tensor([indices.shape[1]], device=indices.device), group)
     numbers = counts.tolist()
-    most = max(numbers)
-    if not most:
+    max_nnz = max(numbers)
+    if not max_nnz:
         return own
-    all_indices = indices.new_empty(size, most, indices.shape[0])
-    all_values = values.new_empty(size, most, *values.shape[1:])
-    sent_indices = indices.new_zeros(most, indices.shape[0])
-    sent_values = values.new_zeros(most, *values.shape[1:])
+    all_indices = indices.new_empty(size, max_nnz, indices.shape[0])
+    all_values = values.new_empty(size, max_nnz, *values.shape[1:])
+    sent_indices = indices.new_zeros(max_nnz, indices.shape[0])
+    sent_values = values.new_zeros(max_nnz, *values.shape[1:])
     sent_indices[: indices.shape[1]] = indices.t()
     sent_values[: values.shape[0]] = values
     all_gather_into_tensor(all_indices, sent_indices, group)

@@ -11,16 +11,16 @@ __all__ = ["leaves_below"]
 
 def leaves_below(edges: Sequence[Edge]) -> set[int]:
     """Return the ids of the leaves that receive gradients through these edges."""
-    found: set[int] = set()
-    seen: set[Node] = set()
+    leaf_ids: set[int] = set()
+    visited: set[Node] = set()
     pending = [edge[0] for edge in edges]
     while pending:
         node = pending.pop()
-        if node in seen:
+        if node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         if node.__class__ is AccumulateGrad:
-            found.add(id(node.leaf()))
+            leaf_ids.add(id(node.leaf()))
         else:
             pending += [edge[0] for edge in node.next_edges if edge is not None]
-    return found
+    return leaf_ids

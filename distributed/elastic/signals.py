@@ -97,9 +97,9 @@ def _is_of_nohup(number: signal.Signals) -> bool:
 
 
 def _number(name: str) -> signal.Signals:
-    found = signal.Signals.__members__.get(name.strip())
-    if found is None or found in (signal.SIGKILL, signal.SIGSTOP):
+    signum = signal.Signals.__members__.get(name.strip())
+    if signum is None or signum in (signal.SIGKILL, signal.SIGSTOP):
         raise ValueError(
             f"signals-to-handle: expected names of signals that can be handled, but got {name!r}"
         )
-    return found
+    return signum

@@ -53,11 +53,11 @@ _slots: dict[type[Node], tuple[str, ...]] = {}
 
 def _saved_slots(cls: type[Node]) -> tuple[str, ...]:
     """Return the slots of a node class that hold saved tensors: those with a matching version slot."""
-    found = _slots.get(cls)
-    if found is None:
+    saved = _slots.get(cls)
+    if saved is None:
         slots = [name for each in cls.__mro__ for name in each.__dict__.get("__slots__", ())]
-        found = _slots[cls] = tuple(name for name in slots if f"{name}_version" in slots)
-    return found
+        saved = _slots[cls] = tuple(name for name in slots if f"{name}_version" in slots)
+    return saved
 
 
 def _saved_in(node: Node) -> Iterator[Any]:
@@ -75,8 +75,8 @@ def _saved_in(node: Node) -> Iterator[Any]:
 def saved_tensors(outputs: Iterable[Tensor]) -> Iterator[TensorImpl]:
     """Yield the tensors that the graph of these outputs saves for backward."""
     edges = [edge_of(tensor) for tensor in outputs if tensor.requires_grad]
-    seen = {edge[0] for edge in edges if edge is not None}
-    pending = [*seen]
+    visited = {edge[0] for edge in edges if edge is not None}
+    pending = [*visited]
     while pending:
         node = pending.pop()
         for saved in _saved_in(node):
@@ -87,8 +87,8 @@ def saved_tensors(outputs: Iterable[Tensor]) -> Iterator[TensorImpl]:
             elif isinstance(saved, TensorImpl):
                 yield saved
         for edge in node.next_edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
+            if edge is not None and edge[0] not in visited:
+                visited.add(edge[0])
                 pending.append(edge[0])
 
 
@@ -140,8 +140,8 @@ class Buffer:
                     follower._data = FREED
             vars(tensor)[FOLLOWERS] = []
         for number, (reference, _) in [*self._views.items()]:
-            found = reference()
-            if found is None:
+            alive = reference()
+            if alive is None:
                 del self._views[number]
             else:
-                found._data = FREED
+                alive._data = FREED

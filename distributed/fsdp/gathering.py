@@ -41,13 +41,13 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, parameters: Sequence[ShardedParameter], shards: int) -> Layout:
         """Lay out each whole parameter with the padding of `shards` shards."""
-        starts, at = [], 0
+        starts, offset = [], 0
         for each in parameters:
             step = max(ALIGNMENT // each.gathered_dtype.itemsize, 1)
-            at = -(-at // step) * step
-            starts.append(at)
-            at += each.gathered_numel * shards
-        return cls(tuple(parameters), tuple(starts), at)
+            offset = -(-offset // step) * step
+            starts.append(offset)
+            offset += each.gathered_numel * shards
+        return cls(tuple(parameters), tuple(starts), offset)
 
 
 class Gathering:
@@ -56,7 +56,7 @@ class Gathering:
     def __init__(self, lane: Lane, shards: int) -> None:
         self.lane, self.shards = lane, shards
         self.parts: list[tuple[list[ShardedParameter], Tensor, Work | None]] = []
-        self.given: list[Tensor] = []
+        self.sources: list[Tensor] = []
         self.event: Any = None
 
     def wait(self) -> None:
@@ -83,15 +83,15 @@ class Gathering:
                 buffers.setdefault(gathered.dtype, Buffer()).fill(content)
         self.lane.wait_for_current()
         self.parts.clear()
-        self.given.clear()
+        self.sources.clear()
 
 
 def by_dtype(parameters: Sequence[ShardedParameter]) -> dict[ScalarType, list[ShardedParameter]]:
-    """Parameters by the dtype in which they are gathered."""
-    found: dict[ScalarType, list[ShardedParameter]] = {}
+    """Group parameters by the dtype in which they are gathered."""
+    groups: dict[ScalarType, list[ShardedParameter]] = {}
     for each in parameters:
-        found.setdefault(each.gathered_dtype, []).append(each)
-    return found
+        groups.setdefault(each.gathered_dtype, []).append(each)
+    return groups
 
 
 def begin_gathering(
@@ -105,41 +105,41 @@ def begin_gathering(
     """Begin to gather whole parameters, in one communication for each dtype.
 
     Args:
-        parameters: the parameters.
-        group: the processes that have the shards.
-        device: where they are gathered.
-        lane: what orders the communication beside the computation.
-        communicate: what gathers, in the place of `all_gather_into_tensor`.
-        waits: whether the caller waits for it at once.
+        parameters: The sharded parameters.
+        group: Group of the ranks with the shards.
+        device: Device of the gathered parameters.
+        lane: Stream that orders the communication relative to the computation.
+        communicate: Function that replaces `all_gather_into_tensor`.
+        waits: True if the caller waits for the result immediately.
     """
-    found = Gathering(lane, group.size())
+    gathering = Gathering(lane, group.size())
     with no_grad(), lane:
         for dtype, several in by_dtype(parameters).items():
-            given = _copy_in(several, dtype, device)
-            found.given.append(given)
+            source = _copy_in(several, dtype, device)
+            gathering.sources.append(source)
             if group.size() == 1:
-                found.parts.append((several, given, None))
+                gathering.parts.append((several, source, None))
                 continue
-            size = given.numel() * group.size()
+            size = source.numel() * group.size()
             if communicate is None:
                 output: Tensor = ops.empty(size, dtype=dtype, device=device)
-                work = all_gather_into_tensor(output, given, group, async_op=not waits)
+                work = all_gather_into_tensor(output, source, group, async_op=not waits)
             else:
                 output = communicate.allocate((size,), dtype=dtype, device=device)
-                work = communicate(output, given, group, async_op=not waits)
-            found.parts.append((several, output, work))
-        found.event = lane.mark()
-    return found
+                work = communicate(output, source, group, async_op=not waits)
+            gathering.parts.append((several, output, work))
+        gathering.event = lane.mark()
+    return gathering
 
 
 def _copy_in(parameters: Sequence[ShardedParameter], dtype: ScalarType, device: Device) -> Tensor:
     """Concatenate this rank's shards in a flat buffer."""
-    given = [each.given for each in parameters]
-    if len(given) == 1 and given[0].dtype == dtype and given[0].device == device:
-        return given[0]
-    line: Tensor = ops.empty(sum(each.numel() for each in given), dtype=dtype, device=device)
-    pieces: Any = ops.split(line, [each.numel() for each in given])
-    _foreach_copy_(list(pieces), given)
+    shards = [each.given for each in parameters]
+    if len(shards) == 1 and shards[0].dtype == dtype and shards[0].device == device:
+        return shards[0]
+    line: Tensor = ops.empty(sum(each.numel() for each in shards), dtype=dtype, device=device)
+    pieces: Any = ops.split(line, [each.numel() for each in shards])
+    _foreach_copy_(list(pieces), shards)
     return line
 
 
@@ -148,12 +148,12 @@ def _copy_out(gathered: Tensor, content: Tensor, layout: Layout) -> None:
     shards = gathered.shape[0]
     targets: list[Tensor] = []
     sources: list[Tensor] = []
-    at = 0
+    offset = 0
     for each, start in zip(layout.parameters, layout.starts, strict=True):
         part = each.gathered_numel
-        source = gathered.narrow(1, at, part)
+        source = gathered.narrow(1, offset, part)
         target = content.narrow(0, start, shards * part)
-        at += part
+        offset += part
         # A tensor resharded after forward has the layout of the whole, whatever its sharded dimension.
         if each.dim == 0 or each.after_forward is not None:
             targets.append(target.view(shards, part))

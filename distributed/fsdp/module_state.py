@@ -134,8 +134,8 @@ class ModuleState:
             if state.group is not None:
                 state.group.name = ", ".join(names[id(each)] for each in state.modules)
                 for each in state.group.parameters:
-                    prefix = names.get(id(each.place.module), "")
-                    each.name = f"{prefix}.{each.place.name}" if prefix else each.place.name
+                    prefix = names.get(id(each.location.module), "")
+                    each.name = f"{prefix}.{each.location.name}" if prefix else each.location.name
 
     # Forward
 
@@ -289,5 +289,5 @@ class ModuleState:
 
 def state_of(module: Module) -> ModuleState | None:
     """Return the state of a module to which `fully_shard` was applied; None for another module."""
-    found: ModuleState | None = module.__dict__.get("_fsdp_state")
-    return found
+    state: ModuleState | None = module.__dict__.get("_fsdp_state")
+    return state

@@ -23,14 +23,14 @@ def tensors_of(value: Any) -> list[Tensor]:
     """Collect all tensors in a nested value, in order."""
     if isinstance(value, Tensor):
         return [value]
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for leaf in tree_flatten(value)[0]:
         if isinstance(leaf, Tensor):
-            found.append(leaf)
+            tensors.append(leaf)
         else:
             for name in _fields(leaf):
-                found += tensors_of(getattr(leaf, name))
-    return found
+                tensors += tensors_of(getattr(leaf, name))
+    return tensors
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -21,7 +21,7 @@ from .gathering import Gathering, begin_gathering
 from .nested_tensors import map_tensors, tensors_of
 from .policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .reduction import GradientReduction, ReductionPlan
-from .sharded_parameter import Place, ShardedParameter, ShardedState, ShardPlacement
+from .sharded_parameter import ParameterLocation, ShardedParameter, ShardedState, ShardPlacement
 from .sharding_mesh import ShardingMesh
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class ParameterGroup:
         self.device = device
         self.mp_policy, self.offload_policy = mp_policy, offload_policy
         self.parameters = [
-            ShardedParameter(parameter, place, sharding, device, shard_placement_fn, offload_policy)
-            for parameter, place in zip(parameters, places_of(parameters, modules), strict=True)
+            ShardedParameter(parameter, location, sharding, device, shard_placement_fn, offload_policy)
+            for parameter, location in zip(parameters, locations_of(parameters, modules), strict=True)
         ]
         self.state = ShardedState.SHARDED
         self.now = Pass.IDLE
@@ -168,7 +168,7 @@ class ParameterGroup:
         if self._has_hooks:
             return
         self._has_hooks = True
-        for module in {id(each.place.module): each.place.module for each in self.parameters}.values():
+        for module in {id(each.location.module): each.location.module for each in self.parameters}.values():
             module.register_state_dict_pre_hook(lambda *_: self.shard())
             module.register_load_state_dict_pre_hook(lambda *_: self.shard())
 
@@ -230,10 +230,10 @@ class ParameterGroup:
             self._free(outputs)
 
     def _free(self, outputs: Iterable[Tensor]) -> None:
-        kept = list(outputs)
+        output_list = list(outputs)
         for dtype, buffer in self._buffers.items():
             wholes = [each.bytes for each in self.parameters if each.gathered_dtype == dtype]
-            buffer.free([each for each in wholes if each is not None], kept)
+            buffer.free([each for each in wholes if each is not None], output_list)
 
     def reshard(self, outputs: Iterable[Tensor] = ()) -> None:
         """Shard the parameters as the pass that the group is in wants it."""
@@ -258,10 +258,10 @@ class ParameterGroup:
     def _mark_inputs(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         if not is_grad_enabled():
             return args, kwargs
-        found = [tensor for tensor in tensors_of((args, kwargs)) if tensor.requires_grad]
-        if not found:
+        inputs = [tensor for tensor in tensors_of((args, kwargs)) if tensor.requires_grad]
+        if not inputs:
             return args, kwargs
-        passed = _EndOfBackward.apply(self, *found)
+        passed = _EndOfBackward.apply(self, *inputs)
         marked = iter(passed if isinstance(passed, tuple) else (passed,))
         return map_tensors(lambda t: next(marked) if t.requires_grad else t, (args, kwargs))  # type: ignore[no-any-return]
 
@@ -288,10 +288,10 @@ class ParameterGroup:
         self.unshard(waits=not self.unshards_async)
         self.wait_for_unshard()
         if prefetches and self._order:
-            place, order = self._order.pop(), self.communications.forward_order
+            index, order = self._order.pop(), self.communications.forward_order
             # Another root's backward, whose order this is too, may have cleared it.
-            if 0 < place < len(order) and order[place] is self:
-                order[place - 1].prefetch(Pass.PRE_BACKWARD)
+            if 0 < index < len(order) and order[index] is self:
+                order[index - 1].prefetch(Pass.PRE_BACKWARD)
 
     def prefetch(self, now: Pass) -> None:
         """Begin to gather the parameters for a pass that is to come."""
@@ -399,19 +399,19 @@ class _EndOfBackward(Function):
         return (None, *grads)
 
 
-def places_of(parameters: Sequence[Parameter], modules: Sequence[Module]) -> list[Place]:
+def locations_of(parameters: Sequence[Parameter], modules: Sequence[Module]) -> list[ParameterLocation]:
     """Return the places of parameters. A parameter or a module may occur in several places."""
-    places: dict[int, Place] = {}
-    wanted = {id(each) for each in parameters}
-    seen: set[tuple[int, str]] = set()
+    locations: dict[int, ParameterLocation] = {}
+    parameter_ids = {id(each) for each in parameters}
+    visited: set[tuple[int, str]] = set()
     for root in modules:
         for module in root.modules():
             for name, parameter in module._parameters.items():
-                if id(parameter) not in wanted or (id(module), name) in seen:
+                if id(parameter) not in parameter_ids or (id(module), name) in visited:
                     continue
-                seen.add((id(module), name))
-                if id(parameter) in places:
-                    places[id(parameter)].shared.append((module, name))
+                visited.add((id(module), name))
+                if id(parameter) in locations:
+                    locations[id(parameter)].shared.append((module, name))
                 else:
-                    places[id(parameter)] = Place(module, name)
-    return [places[id(each)] for each in parameters]
+                    locations[id(parameter)] = ParameterLocation(module, name)
+    return [locations[id(each)] for each in parameters]

@@ -194,19 +194,19 @@ class GradientReduction:
     def _scatter(self) -> None:
         plan = self.plan
         shards = plan.shard_group.size()
-        given = self._input
-        assert given is not None
+        grads = self._input
+        assert grads is not None
         if self.division.before != 1:
-            given.div_(self.division.before)
+            grads.div_(self.division.before)
         if shards == 1:
-            self._output = given
+            self._output = grads
             if isinstance(self.division.scatters, PremultipliedSum):
-                given.mul_(self.division.scatters.factor)
+                grads.mul_(self.division.scatters.factor)
             return
-        self._output = output = self._allocate(given.numel() // shards, given.dtype)
+        self._output = output = self._allocate(grads.numel() // shards, grads.dtype)
         communicate = reduce_scatter_tensor if plan.communicate is None else plan.communicate
         self._works.append(
-            communicate(output, given, group=plan.shard_group, op=self.division.scatters, async_op=True)
+            communicate(output, grads, group=plan.shard_group, op=self.division.scatters, async_op=True)
         )
 
     def _sum_replicas(self) -> None:
@@ -235,21 +235,21 @@ class GradientReduction:
         if self.division.after != 1:
             output.div_(self.division.after)
         output = output.to(self.parameters[0].dtype)
-        at = 0
+        offset = 0
         for each in self.parameters:
-            each.add_grad(output.narrow(0, at, each.padded_numel))
-            at += each.padded_numel
+            each.add_grad(output.narrow(0, offset, each.padded_numel))
+            offset += each.padded_numel
 
 
-def _copy_in(parameters: Sequence[ShardedParameter], grads: Sequence[Tensor], given: Tensor) -> None:
+def _copy_in(parameters: Sequence[ShardedParameter], grads: Sequence[Tensor], buffer: Tensor) -> None:
     """Put whole gradients by shards, those of a process in one row."""
-    shards = given.shape[0]
+    shards = buffer.shape[0]
     targets: list[Tensor] = []
     sources: list[Tensor] = []
-    at = 0
+    offset = 0
     for each, grad in zip(parameters, grads, strict=True):
-        part = given.narrow(1, at, each.padded_numel)
-        at += each.padded_numel
+        part = buffer.narrow(1, offset, each.padded_numel)
+        offset += each.padded_numel
         if each.dim:
             before, after = each.padded_shape[: each.dim], each.padded_shape[each.dim :]
             targets.append(part.unflatten(1, (prod(before), prod(after))).movedim(0, 1))

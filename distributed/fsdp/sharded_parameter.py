@@ -25,7 +25,7 @@ from .sharding_mesh import ShardingMesh
 if TYPE_CHECKING:
     from ...nn.modules.module import Module
 
-__all__ = ["Place", "ShardedParameter", "ShardedState"]
+__all__ = ["ParameterLocation", "ShardedParameter", "ShardedState"]
 
 ShardPlacement = Callable[[Parameter], Any]
 
@@ -39,15 +39,15 @@ class ShardedState(Enum):
 
 
 @dataclass
-class Place:
-    """Place of a parameter: a module's attribute, and others that share it."""
+class ParameterLocation:
+    """Location of a parameter: a module's attribute, and others that share it."""
 
     module: Module
     name: str
     shared: list[tuple[Module, str]] = field(default_factory=list)
 
     def put(self, parameter: Parameter) -> None:
-        """Have the modules have another parameter."""
+        """Replace the parameter in all modules that share it."""
         self.module._parameters[self.name] = parameter
         for module, name in self.shared:
             module._parameters[name] = parameter
@@ -61,7 +61,7 @@ class ShardedParameter:
 
     Args:
         parameter: The parameter.
-        place: Place of the parameter.
+        location: Modules and names under which the parameter is registered.
         sharding: Mesh over which it is sharded.
         device: Device of the computation.
         shard_placement_fn: Function that chooses the sharded dimension.
@@ -75,19 +75,19 @@ class ShardedParameter:
     def __init__(
         self,
         parameter: Parameter,
-        place: Place,
+        location: ParameterLocation,
         sharding: ShardingMesh,
         device: Device,
         shard_placement_fn: ShardPlacement | None,
         offload_policy: OffloadPolicy,
     ) -> None:
-        self.place = place
+        self.location = location
         self.sharding = sharding
         self.device = device
         self.state = ShardedState.SHARDED
         self.offloads = isinstance(offload_policy, CPUOffloadPolicy)
         self.pins = self.offloads and offload_policy.pin_memory and device.type == "cuda"  # type: ignore[attr-defined]
-        self.name = place.name
+        self.name = location.name
         self.dtype = parameter.dtype
         self.policy = MixedPrecisionPolicy()
         self.param_dtype: ScalarType | None = None
@@ -103,7 +103,7 @@ class ShardedParameter:
         self.dim = self._dimension(parameter, shard_placement_fn)
         with no_grad():
             self._shard(parameter)
-        self._reset = place.module.register_load_state_dict_post_hook(lambda *_: self.reset())
+        self._reset = location.module.register_load_state_dict_post_hook(lambda *_: self.reset())
 
     def _check(self, parameter: Parameter) -> None:
         local = parameter._local_tensor if isinstance(parameter, DTensor) else parameter
@@ -152,7 +152,7 @@ class ShardedParameter:
         self.padded_numel = prod(self.padded_shape)
         padded = self._padded(whole.narrow(self.dim, start, own))
         self.sharded = Parameter(self.as_dtensor(self._take(padded)), parameter.requires_grad)
-        self.place.put(self.sharded)
+        self.location.put(self.sharded)
 
     def _place_in_mesh(self, parameter: Parameter) -> None:
         """Settle as what the shard is shown: of a tensor, or of this process's part of one."""
@@ -191,8 +191,8 @@ class ShardedParameter:
     @property
     def local(self) -> Tensor:
         """The shard itself."""
-        found: Tensor = self.sharded._local_tensor  # type: ignore[attr-defined]
-        return found
+        shard: Tensor = self.sharded._local_tensor  # type: ignore[attr-defined]
+        return shard
 
     def reset(self) -> None:
         """Take what the module has now for the shard: after a move, a conversion, or a state that was assigned.
@@ -201,7 +201,7 @@ class ShardedParameter:
             TypeError: what the module has is no DTensor.
             ValueError: it is another process's shard, or of another size.
         """
-        own: Any = self.place.module._parameters.get(self.place.name)
+        own: Any = self.location.module._parameters.get(self.location.name)
         if own is None or own is self.unsharded:
             return
         is_distributed: bool = isinstance(own, DTensor)
@@ -211,7 +211,7 @@ class ShardedParameter:
             )
         if own is not self.sharded:
             self.sharded = own
-            self.place.put(self.sharded)
+            self.location.put(self.sharded)
         self.choose_dtypes(self.policy)
         local = self.local
         if tuple(local.shape) != self.sharded_shape:
@@ -305,7 +305,7 @@ class ShardedParameter:
         if self.after_forward is not None:
             return self.after_forward
         # A module below may have been converted, or given another parameter.
-        own: Any = self.place.module._parameters.get(self.place.name)
+        own: Any = self.location.module._parameters.get(self.location.name)
         if own is not self.sharded or self.local is not self._seen:
             self.reset()
             self._seen = self.local
@@ -319,13 +319,13 @@ class ShardedParameter:
         assert whole is not None
         if whole.requires_grad != self.sharded.requires_grad:
             whole.requires_grad_(self.sharded.requires_grad)
-        self.place.put(whole)
+        self.location.put(whole)
         self.after_forward = None
         self.state = ShardedState.UNSHARDED
 
     def to_sharded(self) -> None:
         """Have the module have the shard."""
-        self.place.put(self.sharded)
+        self.location.put(self.sharded)
         self.after_forward = self.line = None
         self.state = ShardedState.SHARDED
 
@@ -355,7 +355,7 @@ class ShardedParameter:
         local = line.narrow(0, 0, prod(own)).view(own)
         meta = TensorMeta(self.shape, self.strides, local.dtype)
         shown: Any = DTensor(local, DTensorSpec(sharding.mesh, (Replicate(), Shard(0)), meta, local.device))
-        self.place.put(Parameter(shown, self.sharded.requires_grad))
+        self.location.put(Parameter(shown, self.sharded.requires_grad))
         self.state = ShardedState.SHARDED_POST_FORWARD
 
     # Gradients

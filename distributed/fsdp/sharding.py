@@ -148,7 +148,7 @@ def _own_parameters(modules: Sequence[Module], device: Device, ignored: set[Para
         ValueError: one has no dimensions.
     """
     ignored_ids = {id(each) for each in ignored}
-    found: dict[int, Parameter] = {}
+    parameters: dict[int, Parameter] = {}
     for module, prefix in _own_modules(modules):
         for name, parameter in module._parameters.items():
             if parameter is None or id(parameter) in ignored_ids:
@@ -158,29 +158,29 @@ def _own_parameters(modules: Sequence[Module], device: Device, ignored: set[Para
                     "fully_shard doesn't support scalar parameters. Change "
                     f"{prefix}{name} to a 1D tensor with numel equal to 1."
                 )
-            found[id(parameter)] = parameter
+            parameters[id(parameter)] = parameter
             _move(parameter, device)
         for buffer in module._buffers.values():
             if buffer is not None:
                 _move(buffer, device)
-    return [*found.values()]
+    return [*parameters.values()]
 
 
 def _own_modules(modules: Sequence[Module]) -> list[tuple[Module, str]]:
     """Return the modules and their submodules that are not yet sharded, with name prefixes."""
-    found: dict[int, tuple[Module, str]] = {}
+    own: dict[int, tuple[Module, str]] = {}
     pending = [(module, "") for module in reversed(modules)]
     while pending:
         module, prefix = pending.pop()
-        if id(module) in found:
+        if id(module) in own:
             continue
-        found[id(module)] = module, prefix
+        own[id(module)] = module, prefix
         pending += [
             (child, f"{prefix}{name}.")
             for name, child in reversed([*module.named_children()])
             if state_of(child) is None
         ]
-    return [*found.values()]
+    return [*own.values()]
 
 
 def _move(tensor: Tensor, device: Device) -> None:

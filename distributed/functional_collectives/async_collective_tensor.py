@@ -43,9 +43,9 @@ class AsyncCollectiveTensor(Tensor):
     @property
     def elem(self) -> Tensor:
         """The plain tensor, waited for or not."""
-        kept: Tensor | None = vars(self).get("_elem")
+        elem: Tensor | None = vars(self).get("_elem")
         # Autograd keeps copies of results that have their memory, and no attributes.
-        return detached_subclass(self, Tensor) if kept is None else kept
+        return detached_subclass(self, Tensor) if elem is None else elem
 
     def trigger_wait(self) -> Tensor:
         """Wait once for the communication, and return the plain tensor."""
@@ -69,13 +69,13 @@ class AsyncCollectiveTensor(Tensor):
         source = args[0] if args else None
         is_view = kind == VIEW and isinstance(source, AsyncCollectiveTensor) and not source.completed
         plain = _viewed if is_view else _waited
-        given = [plain(each) for each in args]
-        named = {name: plain(each) for name, each in kwargs.items()} if kwargs else {}
-        result = func(*given, **named)
+        plain_args = [plain(each) for each in args]
+        plain_kwargs = {name: plain(each) for name, each in kwargs.items()} if kwargs else {}
+        result = func(*plain_args, **plain_kwargs)
         if is_view:
             return tree_map(lambda value: cls(value) if isinstance(value, Tensor) else value, result)
         if kind == WRITE:
-            pairs = zip([*given, *named.values()], [*args, *(kwargs or {}).values()], strict=True)
+            pairs = zip([*plain_args, *plain_kwargs.values()], [*args, *(kwargs or {}).values()], strict=True)
             written = {id(new): old for new, old in pairs}
             return tree_map(lambda value: written.get(id(value), value), result)
         return result

@@ -53,8 +53,8 @@ _GATHER = _names("group_size", "group_name")
 _SWAPPED = _names("input_split_sizes", "output_split_sizes", "group_name")
 
 
-def _summed(given: dict[str, Any]) -> Sequence[Any]:
-    return ["sum", *_GATHER(given)]
+def _summed(arguments: dict[str, Any]) -> Sequence[Any]:
+    return ["sum", *_GATHER(arguments)]
 
 
 BACKWARDS = {
@@ -83,15 +83,15 @@ def formula_of(op: OperatorEntry, name: str) -> Formula | None:
 
     def setup_context(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         names = [argument.name for argument in op.schema.arguments]
-        ctx.given = dict(zip(names[1:], inputs[1:], strict=True))
+        ctx.arguments = dict(zip(names[1:], inputs[1:], strict=True))
 
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-        if rule.sums_alone and ctx.given["reduce_op"] != "sum":
+        if rule.sums_alone and ctx.arguments["reduce_op"] != "sum":
             raise RuntimeError(
-                f"{name} backward only supports 'sum' reduction, got '{ctx.given['reduce_op']}'"
+                f"{name} backward only supports 'sum' reduction, got '{ctx.arguments['reduce_op']}'"
             )
-        result = _operator(rule.operator)(_contiguous(grad), *rule.arguments(ctx.given))
-        return (_waited(result), *[None] * len(ctx.given))
+        result = _operator(rule.operator)(_contiguous(grad), *rule.arguments(ctx.arguments))
+        return (_waited(result), *[None] * len(ctx.arguments))
 
     return _formula(backward, setup_context)
 

@@ -13,18 +13,18 @@ SIZED = ("all_gather", "reduce_scatter")
 
 
 def kernel_of(name: str) -> Callable[..., Any]:
-    """Return the kernel of an operator, of its name without namespace. PyTorch reads no tag where ranks are given."""
+    """Return the kernel of an operator by its name without namespace. As in PyTorch, the tag is ignored."""
     if name == "wait_tensor":
         return lambda tensor: find_overload("_c10d_functional::wait_tensor")(tensor)
 
-    def kernel(given: Any, *rest: Any) -> Any:
+    def kernel(tensor: Any, *rest: Any) -> Any:
         *arguments, _tag, ranks, group_size = rest
         if name == "all_to_all_single":
-            arguments = [_splits(given, sizes, group_size) for sizes in arguments]
+            arguments = [_splits(tensor, sizes, group_size) for sizes in arguments]
         elif name.startswith(SIZED):
             arguments.append(group_size)
         operator = find_overload(f"_c10d_functional::{name}")
-        return operator(given, *arguments, group_by_ranks(ranks).group_name)
+        return operator(tensor, *arguments, group_by_ranks(ranks).group_name)
 
     return kernel
 

@@ -36,10 +36,10 @@ class _Registry:
     def add(self, tensor: Tensor, work: Work) -> None:
         root = root_of(tensor._data)
         with self.lock:
-            found = self.by_root.get(id(root))
-            if found is None or found.root() is not root:
-                found = self.by_root[id(root)] = _Pending(root)
-            found.works.append(work)
+            entry = self.by_root.get(id(root))
+            if entry is None or entry.root() is not root:
+                entry = self.by_root[id(root)] = _Pending(root)
+            entry.works.append(work)
             crowded = len(self.by_root) > self.limit
         # During a capture nothing may be asked for its end.
         if crowded and not (tensor.is_cuda and is_current_stream_capturing()):
@@ -48,11 +48,11 @@ class _Registry:
     def take(self, tensor: Tensor) -> list[Work]:
         root = root_of(tensor._data)
         with self.lock:
-            found = self.by_root.get(id(root))
-            if found is None or found.root() is not root:
+            entry = self.by_root.get(id(root))
+            if entry is None or entry.root() is not root:
                 return []
             del self.by_root[id(root)]
-            return found.works
+            return entry.works
 
     def _drop_ended(self) -> None:
         """Let go of works that have ended well, of tensors that were dropped without a use."""

@@ -90,13 +90,13 @@ class LaunchConfig:
         else:
             host, port = parse_rendezvous_endpoint(self.rdzv_endpoint)
         is_host = config.get("is_host")
-        told = None if is_host is None else _BOOLEANS.get(is_host.lower())
-        if is_host is not None and told is None:
+        hosts_store = None if is_host is None else _BOOLEANS.get(is_host.lower())
+        if is_host is not None and hosts_store is None:
             raise ValueError(f"rdzv-conf: expected true or false for is_host, but got {is_host!r}")
         return RendezvousParameters(
             *(self.rdzv_backend, host, port, self.run_id or uuid.uuid4().hex),
             *(self.min_nodes, self.max_nodes, self.max_restarts),
-            *(int(config.get("rank", 0)), self.local_addr, told),
+            *(int(config.get("rank", 0)), self.local_addr, hosts_store),
             RendezvousTimeouts.from_config(config),
         )
 

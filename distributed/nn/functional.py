@@ -313,16 +313,21 @@ class _AllToAll(Function):
 class _AllToAllSingle(Function):
     @staticmethod
     def forward(
-        ctx: Any, group: ProcessGroup, output: Tensor, received: Any, given: Any, input: Tensor
+        ctx: Any, group: ProcessGroup, output: Tensor, output_splits: Any, input_splits: Any, input: Tensor
     ) -> Tensor:
-        ctx.group, ctx.shape, ctx.received, ctx.given = group, input.shape, received, given
-        collectives.all_to_all_single(output, input, received, given, group)
+        ctx.group, ctx.shape, ctx.output_splits, ctx.input_splits = (
+            group,
+            input.shape,
+            output_splits,
+            input_splits,
+        )
+        collectives.all_to_all_single(output, input, output_splits, input_splits, group)
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         received = grad.new_empty(ctx.shape)
-        result = _call(_AllToAllSingle, ctx.group, received, ctx.given, ctx.received, grad)
+        result = _call(_AllToAllSingle, ctx.group, received, ctx.input_splits, ctx.output_splits, grad)
         return None, None, None, None, result
 
 

@@ -221,9 +221,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         """
         _copy_options(self.param_groups, self.optim.param_groups)
         own = _on_device(self.optim.state_dict(), "cpu")
-        found: list[Any] | None = [None] * self.world_size if self.rank == to else None
-        gather_object(own, found, group=self.process_group, group_dst=to)
-        self._all_state_dicts = found or []
+        states: list[Any] | None = [None] * self.world_size if self.rank == to else None
+        gather_object(own, states, group=self.process_group, group_dst=to)
+        self._all_state_dicts = states or []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all parameters, as the optimizer's own class would.
@@ -242,9 +242,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         state = dict(result["state"])
         for rank, local in enumerate(self._all_state_dicts):
             for group, own in zip(local["param_groups"], self._partition_parameters()[rank], strict=True):
-                for place, param in zip(group["params"], own["params"], strict=True):
-                    if place in local["state"]:
-                        state[numbers[id(param)]] = local["state"][place]
+                for local_index, param in zip(group["params"], own["params"], strict=True):
+                    if local_index in local["state"]:
+                        state[numbers[id(param)]] = local["state"][local_index]
         result["state"] = dict(sorted(state.items()))
         return result
 
@@ -291,15 +291,15 @@ def _checked(params: Any) -> tuple[list[Any], list[Tensor]]:
         several = list(groups)
     elif all(isinstance(each, dict) for each in groups):
         several = []
-        for place, group in enumerate(groups):
+        for index, group in enumerate(groups):
             if "params" not in group:
                 raise ValueError(
                     "Each parameter group passed-in via `params` must have a 'params' key mapping to the parameters in "
                     "the group"
                 )
-            groups[place] = group = copy.copy(group)
-            given = group["params"]
-            group["params"] = [given] if isinstance(given, Tensor) else list(given)
+            groups[index] = group = copy.copy(group)
+            group_params = group["params"]
+            group["params"] = [group_params] if isinstance(group_params, Tensor) else list(group_params)
             several += group["params"]
     else:
         raise TypeError("`params` argument should be an iterable of Tensors or dicts")
@@ -316,19 +316,19 @@ def _as_views(params: list[Tensor]) -> Tensor:
     """Copy parameters into a flat buffer, and make them views of it."""
     first = params[0]
     line = first.new_empty(sum(each.numel() for each in params))
-    at = 0
+    offset = 0
     for each in params:
-        part = line[at : at + each.numel()].view(each.shape)
+        part = line[offset : offset + each.numel()].view(each.shape)
         part.copy_(each.detach())
         each.data = part
-        at += each.numel()
+        offset += each.numel()
     return line
 
 
 def _copy_options(source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
-    """Give groups the options of others, such as learning rates."""
-    for given, group in zip(source, target, strict=True):
-        group.update({key: value for key, value in given.items() if key != "params"})
+    """Copy the options of groups, such as learning rates, to other groups."""
+    for source_group, target_group in zip(source, target, strict=True):
+        target_group.update({key: value for key, value in source_group.items() if key != "params"})
 
 
 def _on_device(value: Any, device: Any) -> Any:

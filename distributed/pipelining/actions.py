@@ -93,17 +93,17 @@ def interleaved_1f1b_order(rank: int, size: int, stages: int, microbatches: int)
             "Interleaved 1F1B requires the number of microbatches to be a multiple of the number of rounds "
             f"({rounds}), but got {microbatches}."
         )
-    each = microbatches // rounds
+    round_size = microbatches // rounds
     steps = [
-        (turn, number * each + place)
+        (turn, number * round_size + index)
         for number in range(rounds)
         for turn in range(stages)
-        for place in range(each)
+        for index in range(round_size)
     ]
     return _in_turn(
         [_forward(turn * size + rank, microbatch) for turn, microbatch in steps],
         [_backward((stages - 1 - turn) * size + rank, microbatch) for turn, microbatch in steps],
-        min((stages - 1) * each + 2 * (size - 1 - rank), len(steps)),
+        min((stages - 1) * round_size + 2 * (size - 1 - rank), len(steps)),
     )
 
 

@@ -97,15 +97,17 @@ def split_args_kwargs_into_chunks(
         >>> split_args_kwargs_into_chunks((tt.arange(4), 7), {}, 2)
         ([(tensor([0, 1]), 7), (tensor([2, 3]), 7)], [{}, {}])
     """
-    given = dict(kwargs or {})
-    if kwargs_chunk_spec is not None and given.keys() != kwargs_chunk_spec.keys():
+    keyword_arguments = dict(kwargs or {})
+    if kwargs_chunk_spec is not None and keyword_arguments.keys() != kwargs_chunk_spec.keys():
         raise ValueError(
-            f"kwargs_chunk_spec: expected the keys {list(given)}, but got {list(kwargs_chunk_spec)}"
+            f"kwargs_chunk_spec: expected the keys {list(keyword_arguments)}, but got {list(kwargs_chunk_spec)}"
         )
-    ordered = None if kwargs_chunk_spec is None else {name: kwargs_chunk_spec[name] for name in given}
+    ordered = (
+        None if kwargs_chunk_spec is None else {name: kwargs_chunk_spec[name] for name in keyword_arguments}
+    )
     return (
         _split(args, args_chunk_spec, chunks, "args_chunk_spec"),
-        _split(given, ordered, chunks, "kwargs_chunk_spec"),
+        _split(keyword_arguments, ordered, chunks, "kwargs_chunk_spec"),
     )
 
 
@@ -142,7 +144,7 @@ def merge_chunks(chunks: Sequence[Any], chunk_spec: Any) -> Any:
     return tree_unflatten(merged, tree)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.shape == other.shape and bool((one == other).all())
-    return bool(one == other)
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return first.shape == second.shape and bool((first == second).all())
+    return bool(first == second)

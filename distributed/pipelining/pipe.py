@@ -57,8 +57,8 @@ class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         if module_qualified_name in self._names:
             return True
-        holds = any(name.startswith(f"{module_qualified_name}.") for name in self._names)
-        return not holds and super().is_leaf_module(m, module_qualified_name)
+        contains_split = any(name.startswith(f"{module_qualified_name}.") for name in self._names)
+        return not contains_split and super().is_leaf_module(m, module_qualified_name)
 
 
 class Pipe:
@@ -177,16 +177,16 @@ class _Parts:
             raise ValueError(
                 f"pipeline: split_spec: the model must call each of these submodules exactly once: {wrong}"
             )
-        found = [part for part in parts if part]
-        return found or [[]]
+        nonempty = [part for part in parts if part]
+        return nonempty or [[]]
 
 
 def _stage(module: Module, graph: fx.Graph, part: Sequence[fx.Node]) -> fx.GraphModule:
     """Build the module of a part: its inputs are earlier values, its outputs are values used later."""
     nodes = list(graph.nodes)
-    place = {node: number for number, node in enumerate(nodes)}
-    begin = place[part[0]] if part else 0
-    end = place[part[-1]] if part else len(nodes) - 1
+    order = {node: number for number, node in enumerate(nodes)}
+    begin = order[part[0]] if part else 0
+    end = order[part[-1]] if part else len(nodes) - 1
     is_first = not any(
         node.op not in ("placeholder", "output") and node.target is not pipe_split for node in nodes[:begin]
     )
@@ -201,21 +201,21 @@ def _stage(module: Module, graph: fx.Graph, part: Sequence[fx.Node]) -> fx.Graph
     for node in nodes:
         if node.op == "placeholder" and is_first:
             values[node] = made.node_copy(node, values.__getitem__)
-        elif not is_first and node not in inside and place[node] < begin and _is_used(node, begin, place):
+        elif not is_first and node not in inside and order[node] < begin and _is_used(node, begin, order):
             values[node] = made.placeholder(node.name)
     for node in part:
         values[node] = made.node_copy(node, values.__getitem__)
     if is_last:
         made.output(fx.map_arg(output.args[0], values.__getitem__))
     else:
-        sent = [node for node in nodes[: end + 1] if node in values and _is_used(node, end + 1, place)]
+        sent = [node for node in nodes[: end + 1] if node in values and _is_used(node, end + 1, order)]
         sent += [node for node in nodes[end + 1 :] if node.op == "placeholder" and node in values]
         made.output(tuple(values[node] for node in sent))
     return fx.GraphModule(module, made)
 
 
-def _is_used(node: fx.Node, begin: int, place: Mapping[fx.Node, int]) -> bool:
-    return any(place[user] >= begin for user in node.users)
+def _is_used(node: fx.Node, begin: int, order: Mapping[fx.Node, int]) -> bool:
+    return any(order[user] >= begin for user in node.users)
 
 
 def _check_parameters(pipe: Pipe) -> None:
@@ -236,16 +236,16 @@ def _try(pipe: Pipe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     from ...utils._pytree import tree_map
     from .stage import _to_meta
 
-    given, named = tree_map(_to_meta, args), tree_map(_to_meta, kwargs)
+    stage_args, stage_kwargs = tree_map(_to_meta, args), tree_map(_to_meta, kwargs)
     for number in range(pipe.num_stages):
         module = pipe.get_stage_module(number)
         state = {
             name: _to_meta(value) for name, value in [*module.named_parameters(), *module.named_buffers()]
         }
-        given = functional_call(module, state, given, named)
-        named = {}
+        stage_args = functional_call(module, state, stage_args, stage_kwargs)
+        stage_kwargs = {}
         if number + 1 < pipe.num_stages:
-            for each in given:
+            for each in stage_args:
                 if not hasattr(each, "requires_grad"):
                     raise TypeError(
                         f"pipeline: stage {number} passes a {type(each).__name__} to the next stage, which accepts "

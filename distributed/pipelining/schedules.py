@@ -130,9 +130,9 @@ class PipelineSchedule(ABC):
         for stage in self._stages.values():
             stage.clear()
         self._infer(arguments[0][0], arguments[1][0])
-        found = _Step(self, arguments, targets, dict(loss_kwargs or {}), return_outputs).run()
+        loss_of_microbatch = _Step(self, arguments, targets, dict(loss_kwargs or {}), return_outputs).run()
         if losses is not None and last is not None:
-            losses[:] = [found[number] for number in sorted(found)]
+            losses[:] = [loss_of_microbatch[number] for number in sorted(loss_of_microbatch)]
         if self._has_backward:
             for stage in self._stages.values():
                 stage.scale_grads(count if self.scale_grads else 1)
@@ -157,14 +157,14 @@ class PipelineSchedule(ABC):
             stage = self._stages[number]
             if stage.is_inferred:
                 continue
-            given: tuple[Any, ...] = args
+            inputs: tuple[Any, ...] = args
             if number and self._rank_of[number - 1] == self._rank:
-                given = self._stages[number - 1].output_metas or ()
+                inputs = self._stages[number - 1].output_metas or ()
             elif number:
                 received: list[Any] = [None]
                 recv_object_list(received, src=self._peer(number - 1), group=self._group)
-                given = received[0]
-            metas = stage.infer(given, kwargs)
+                inputs = received[0]
+            metas = stage.infer(inputs, kwargs)
             if number + 1 < self._num_stages and self._rank_of[number + 1] != self._rank:
                 send_object_list([metas], dst=self._peer(number + 1), group=self._group)
 
@@ -249,24 +249,29 @@ class _Step:
             target = None if action is None else receiver(action, self.last)
             if action is None or target is None:
                 continue
-            to, following = schedule._rank_of[target], action._replace(stage=target)
-            if rank == schedule._rank == to:
+            destination, following = schedule._rank_of[target], action._replace(stage=target)
+            if rank == schedule._rank == destination:
                 self._take(following, computed)
             elif rank == schedule._rank:
-                operations += [P2POp(isend, each, group=schedule._group, group_peer=to) for each in computed]
-            elif to == schedule._rank:
+                operations += [
+                    P2POp(isend, each, group=schedule._group, group_peer=destination) for each in computed
+                ]
+            elif destination == schedule._rank:
                 stage = schedule._stages[target]
                 is_forward = action.computation is Computation.FORWARD
                 room = stage.room_for_inputs() if is_forward else stage.room_for_gradients()
                 operations += [P2POp(irecv, each, group=schedule._group, group_peer=rank) for each in room]
                 receives.append((following, room))
         works = iter(batch_isend_irecv(operations) if operations else [])
-        at: dict[int, Work] = {id(each): work for each, work in zip(operations, works, strict=True)}
+        work_of: dict[int, Work] = {id(each): work for each, work in zip(operations, works, strict=True)}
         for following, room in receives:
             held = {id(tensor) for tensor in room}
-            self.arriving[following] = room, [at[id(each)] for each in operations if id(each.tensor) in held]
+            self.arriving[following] = (
+                room,
+                [work_of[id(each)] for each in operations if id(each.tensor) in held],
+            )
         self.sends = [each for each in self.sends if not each[0].is_completed()]
-        self.sends += [(at[id(each)], each.tensor) for each in operations if each.op is isend]
+        self.sends += [(work_of[id(each)], each.tensor) for each in operations if each.op is isend]
 
 
 class _OneStage(PipelineSchedule):

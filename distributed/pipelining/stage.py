@@ -174,12 +174,12 @@ class PipelineStage:
                     )
         return tuple(each for each in results if isinstance(each, Tensor))
 
-    def _check(self, expected: Sequence[TensorMeta], found: Sequence[TensorMeta], name: str) -> None:
-        if [each[:2] for each in expected] != [each[:2] for each in found]:
+    def _check(self, expected: Sequence[TensorMeta], actual: Sequence[TensorMeta], name: str) -> None:
+        if [each[:2] for each in expected] != [each[:2] for each in actual]:
             raise ValueError(
                 f"stage {self.stage_index}: expected {name} of shapes {[list(each.shape) for each in expected]} and "
-                f"dtypes {[each.dtype for each in expected]}, but got {[list(each.shape) for each in found]} and "
-                f"{[each.dtype for each in found]}"
+                f"dtypes {[each.dtype for each in expected]}, but got {[list(each.shape) for each in actual]} and "
+                f"{[each.dtype for each in actual]}"
             )
 
     # Microbatches
@@ -227,8 +227,8 @@ class PipelineStage:
         Raises:
             ValueError: the result is not like that of the first microbatch.
         """
-        given = args if self.is_first else self._inputs[microbatch]
-        returned = self.submod(*given, **kwargs)
+        inputs = args if self.is_first else self._inputs[microbatch]
+        returned = self.submod(*inputs, **kwargs)
         results = self._checked(returned)
         if self.output_metas is None:
             self.output_metas = _metas(results)

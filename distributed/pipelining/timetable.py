@@ -41,19 +41,23 @@ def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) ->
                 raise ValueError(f"rank {rank} has no stage {action.stage}, but its order contains {action}")
     last = len(rank_of) - 1
     done: set[Action] = set()
-    at = [0] * len(orders)
+    positions = [0] * len(orders)
     table: Timetable = []
-    while any(place < len(order) for place, order in zip(at, orders, strict=True)):
+    while any(position < len(order) for position, order in zip(positions, orders, strict=True)):
         step = [
-            order[place] if place < len(order) and needs(order[place], last) <= done else None
-            for place, order in zip(at, orders, strict=True)
+            order[position] if position < len(order) and needs(order[position], last) <= done else None
+            for position, order in zip(positions, orders, strict=True)
         ]
         if not any(step):
-            waiting = [order[place] for place, order in zip(at, orders, strict=True) if place < len(order)]
+            waiting = [
+                order[position]
+                for position, order in zip(positions, orders, strict=True)
+                if position < len(order)
+            ]
             raise ValueError(f"the schedule deadlocks: {waiting} wait for results that no action computes")
         for rank, taken in enumerate(step):
             if taken is not None:
-                at[rank] += 1
+                positions[rank] += 1
                 done.add(taken)
         table.append(step)
     return table
@@ -64,8 +68,8 @@ def needs(action: Action, last: int) -> set[Action]:
     stage, computation, microbatch = action
     if computation is Computation.FORWARD:
         return {Action(stage - 1, computation, microbatch)} if stage else set()
-    found = {Action(stage, Computation.FORWARD, microbatch)}
-    return found if stage == last else found | {Action(stage + 1, computation, microbatch)}
+    required = {Action(stage, Computation.FORWARD, microbatch)}
+    return required if stage == last else required | {Action(stage + 1, computation, microbatch)}
 
 
 def receiver(action: Action, last: int) -> int | None:

@@ -76,15 +76,15 @@ class FileStore(Store):
 
     def append(self, key: str, value: str | bytes) -> None:
         with self._file() as write:
-            found = self._values.get(key) if self._values.check([key]) else b""
-            write(_SET, key, found + as_bytes(value))
+            previous = self._values.get(key) if self._values.check([key]) else b""
+            write(_SET, key, previous + as_bytes(value))
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
         with self._file() as write:
-            found = self._values.compare_set(key, expected_value, desired_value)
+            stored = self._values.compare_set(key, expected_value, desired_value)
             if self._values.check([key]):
-                write(_SET, key, found)
-        return found
+                write(_SET, key, stored)
+        return stored
 
     def delete_key(self, key: str) -> bool:
         with self._file() as write:
@@ -112,16 +112,16 @@ class FileStore(Store):
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         def first() -> bytes | None:
             with self._file() as write:
-                found = self._values.queue_front(key)
-                if found is not None:
+                value = self._values.queue_front(key)
+                if value is not None:
                     write(_POP, key, b"")
-            return found
+            return value
 
-        found = first()
-        if found is None and not block:
+        front = first()
+        if front is None and not block:
             raise QueueEmptyError(f"queue_pop: the queue {key!r} is empty")
         seconds = self._timeout.total_seconds()
-        return found if found is not None else self._poll(first, seconds, f"for a value in the queue {key!r}")
+        return front if front is not None else self._poll(first, seconds, f"for a value in the queue {key!r}")
 
     def queue_len(self, key: str) -> int:
         with self._file():
@@ -130,15 +130,15 @@ class FileStore(Store):
     def clone(self) -> FileStore:
         return FileStore(self.path, timeout=self._timeout)
 
-    def _poll(self, find: Callable[[], _Found | None], seconds: float, what: str) -> _Found:
+    def _poll(self, find: Callable[[], _Found | None], seconds: float, description: str) -> _Found:
         limit = time.monotonic() + seconds
-        while (found := find()) is None:
+        while (value := find()) is None:
             if time.monotonic() > limit:
                 raise DistStoreError(
-                    f"FileStore: wait timeout after {seconds:g} s, waiting {what} in {self.path}"
+                    f"FileStore: wait timeout after {seconds:g} s, waiting {description} in {self.path}"
                 )
             time.sleep(POLL)
-        return found
+        return value
 
     @contextmanager
     def _file(self) -> Iterator[Callable[[bytes, str, bytes], None]]:
@@ -159,19 +159,19 @@ class FileStore(Store):
     def _catch_up(self, file: BinaryIO) -> None:
         file.seek(self._read)
         content = file.read()
-        at = 0
-        while len(content) - at >= _HEAD.size:
-            kind, name_size, size = _HEAD.unpack_from(content, at)
-            end = at + _HEAD.size + name_size + size
+        offset = 0
+        while len(content) - offset >= _HEAD.size:
+            kind, name_size, size = _HEAD.unpack_from(content, offset)
+            end = offset + _HEAD.size + name_size + size
             if end > len(content):
                 raise DistStoreError(f"FileStore: {self.path} ends in the middle of a value")
-            start = at + _HEAD.size + name_size
+            start = offset + _HEAD.size + name_size
             try:
-                self._take(kind, content[at + _HEAD.size : start].decode(), content[start:end])
+                self._take(kind, content[offset + _HEAD.size : start].decode(), content[start:end])
             except (UnicodeDecodeError, QueueEmptyError) as error:
                 raise DistStoreError(f"FileStore: {self.path} is no file of a store: {error}") from None
-            at = end
-        self._read += at
+            offset = end
+        self._read += offset
 
     def _take(self, kind: bytes, key: str, value: bytes) -> None:
         if kind == _SET:

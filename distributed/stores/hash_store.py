@@ -43,12 +43,12 @@ class HashStore(Store):
 
     def add(self, key: str, amount: int) -> int:
         with self._changed:
-            found = self._values.get(key, b"0")
+            previous = self._values.get(key, b"0")
             try:
-                total = int(found) + amount
+                total = int(previous) + amount
             except ValueError:
                 raise DistStoreError(
-                    f"add: expected a number as the value of {key!r}, but got {found!r}"
+                    f"add: expected a number as the value of {key!r}, but got {previous!r}"
                 ) from None
             self._keep(key, str(total).encode())
             return total
@@ -60,10 +60,10 @@ class HashStore(Store):
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
         with self._changed:
-            found = self._values.get(key)
-            if found is None and expected:
+            stored = self._values.get(key)
+            if stored is None and expected:
                 return expected
-            if found is None or found == expected:
+            if stored is None or stored == expected:
                 self._keep(key, desired)
             return self._values[key]
 
@@ -97,10 +97,10 @@ class HashStore(Store):
 
         if not block:
             with self._changed:
-                found = first()
-            if found is None:
+                value = first()
+            if value is None:
                 raise QueueEmptyError(f"queue_pop: the queue {key!r} is empty")
-            return found
+            return value
         return self._when(first, seconds_of(None, self._timeout), lambda: f"for a value in the queue {key!r}")
 
     def queue_front(self, key: str) -> bytes | None:
@@ -133,16 +133,16 @@ class HashStore(Store):
             self._values[key] = value
             self._changed.notify_all()
 
-    def _when(self, find: Callable[[], _Found | None], seconds: float, what: Callable[[], str]) -> _Found:
-        found: _Found | None = None
+    def _when(self, find: Callable[[], _Found | None], seconds: float, describe: Callable[[], str]) -> _Found:
+        value: _Found | None = None
 
         def is_there() -> bool:
-            nonlocal found
-            found = find()
-            return found is not None
+            nonlocal value
+            value = find()
+            return value is not None
 
         with self._changed:
             if not self._changed.wait_for(is_there, seconds):
-                raise DistStoreError(f"wait timeout after {seconds:g} s, waiting {what()}")
-        assert found is not None
-        return found
+                raise DistStoreError(f"wait timeout after {seconds:g} s, waiting {describe()}")
+        assert value is not None
+        return value

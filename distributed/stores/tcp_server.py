@@ -125,16 +125,16 @@ class TCPStoreServer:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise DistNetworkError(f"TCPStore: cannot resolve the host {host!r}: {error}") from None
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses[0]
     is_local = str(address[0]) == "::1" or str(address[0]).startswith("127.")
-    place = address if is_local else ("", port)
+    bind_address = address if is_local else ("", port)
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
+        listener.bind(bind_address)
         listener.listen(1024)
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE

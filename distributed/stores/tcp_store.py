@@ -82,8 +82,8 @@ class TCPStore(Store):
         self.libuvBackend = use_libuv
         self._server: TCPStoreServer | None = None
         if is_master:
-            found = self._servers.get(port) if multi_tenant else None
-            self._server = found or TCPStoreServer(host_name, port)
+            shared_server = self._servers.get(port) if multi_tenant else None
+            self._server = shared_server or TCPStoreServer(host_name, port)
             self.port = self._server.port
             if multi_tenant:
                 self._servers[self.port] = self._server
@@ -94,13 +94,13 @@ class TCPStore(Store):
             self._meet(world_size)
 
     def _meet(self, world_size: int) -> None:
-        """Count this process, and where it is the master wait for the others."""
+        """Count this process; on the master, wait for all others."""
         self.add(WORKERS, 1)
         limit = time.monotonic() + self._timeout.total_seconds()
-        while self.is_master and (there := self.add(WORKERS, 0)) < world_size:
+        while self.is_master and (num_workers := self.add(WORKERS, 0)) < world_size:
             if time.monotonic() > limit:
                 raise DistStoreError(
-                    f"TCPStore: {there} of {world_size} processes connected to {self.host}:{self.port} within "
+                    f"TCPStore: {num_workers} of {world_size} processes connected to {self.host}:{self.port} within "
                     f"{self._timeout.total_seconds():g} s"
                 )
             time.sleep(RETRY)

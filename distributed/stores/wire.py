@@ -37,16 +37,18 @@ def receive(connection: socket.socket) -> list[bytes] | None:
     body = _exactly(connection, size) if size <= MAX_BYTES else None
     if body is None:
         raise DistNetworkError(f"store: a message of {size} bytes was cut off, or is longer than {MAX_BYTES}")
-    fields, at = [], 0
-    while at < size:
-        if size - at < _LENGTH.size:
+    fields, offset = [], 0
+    while offset < size:
+        if size - offset < _LENGTH.size:
             raise DistNetworkError("store: a message ends in the middle of a length")
-        (length,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size
-        if length > size - at:
-            raise DistNetworkError(f"store: a field of {length} bytes in a message that has {size - at} left")
-        fields.append(body[at : at + length])
-        at += length
+        (length,) = _LENGTH.unpack_from(body, offset)
+        offset += _LENGTH.size
+        if length > size - offset:
+            raise DistNetworkError(
+                f"store: a field of {length} bytes in a message that has {size - offset} left"
+            )
+        fields.append(body[offset : offset + length])
+        offset += length
     return fields
 
 

@@ -43,7 +43,7 @@ class CommDebugMode:
 
     def __exit__(self, *error: object) -> None:
         # By identity: a counter equals others of the same counts.
-        del counters[next(place for place, each in enumerate(counters) if each is self.comm_counts)]
+        del counters[next(index for index, each in enumerate(counters) if each is self.comm_counts)]
 
     def get_total_counts(self) -> int:
         """Return the total number of collectives."""
@@ -97,11 +97,11 @@ def visualize_sharding(dtensor: DTensor, header: str = "", use_rich: bool = Fals
     ranks = mesh.mesh.view(-1).tolist()
     for rank, coordinate in zip(ranks, product(*map(range, mesh.shape)), strict=True):
         begins, sizes = [0] * dtensor.ndim, list(dtensor.shape)
-        for place, placement in enumerate(dtensor.placements):
+        for mesh_dim, placement in enumerate(dtensor.placements):
             if isinstance(placement, Shard):
                 dim = placement.dim
                 sizes[dim], begin = Shard.local_shard_size_and_offset(
-                    sizes[dim], mesh.size(place), coordinate[place]
+                    sizes[dim], mesh.size(mesh_dim), coordinate[mesh_dim]
                 )
                 begins[dim] += begin
         if all(sizes):
@@ -119,10 +119,10 @@ def _table(owners: dict[tuple[tuple[int, int], ...], list[int]], kind: str, ndim
     for row in rows:
         cells: list[Any] = [f"Row {first}-{last}" for first, last in row]
         for column in columns:
-            found = owners.get((*row, column), [])
-            cells.append(f"{kind}:{', '.join(map(str, found))}" if found else "")
+            ranks = owners.get((*row, column), [])
+            cells.append(f"{kind}:{', '.join(map(str, ranks))}" if ranks else "")
         lines.append(cells)
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(len(line[column_index]) for line in lines) for column_index in range(len(lines[0]))]
     return "\n".join(
         "  ".join(cell.center(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines

@@ -47,8 +47,10 @@ class Decision:
     def __init__(self, call: Invocation, func: OpOverload, values: Sequence[Any]) -> None:
         self.call = call
         self.func = func
-        places = [place for place, value in enumerate(values) if isinstance(value, TensorImpl)]
-        self.direct: tuple[int, ...] | None = tuple(places) if len(places) == len(call.tensors) else None
+        positions = [position for position, value in enumerate(values) if isinstance(value, TensorImpl)]
+        self.direct: tuple[int, ...] | None = (
+            tuple(positions) if len(positions) == len(call.tensors) else None
+        )
         self.sources: list[DTensorSpec | None] = []
         self.targets: list[DTensorSpec] = []
         self.replaced: dict[int, Any] = {}
@@ -59,32 +61,34 @@ class Decision:
         self.copied_back: list[int] = []
         self.reduced: list[int] = []
         self.local: Any = None
-        given = tensors_of(values)
-        self.first = next(place for place, each in enumerate(given) if isinstance(each, DTensor))
+        tensors = tensors_of(values)
+        self.first = next(position for position, each in enumerate(tensors) if isinstance(each, DTensor))
         self.mesh = call.tensors[0].mesh
         self.is_outside = self.mesh.get_coordinate() is None
 
 
 def tensors_of(values: Sequence[Any]) -> list[Any]:
     """Collect the tensors among arguments, including those in lists."""
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, TensorImpl):
-            found.append(value)
+            tensors.append(value)
         elif value.__class__ is tuple or value.__class__ is list:
-            found.extend([each for each in value if isinstance(each, TensorImpl)])
-    return found
+            tensors.extend([each for each in value if isinstance(each, TensorImpl)])
+    return tensors
 
 
 def with_tensors(values: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
     """Replace the tensors of arguments by others."""
-    given = iter(tensors)
+    replacements = iter(tensors)
     made: list[Any] = []
     for value in values:
         if isinstance(value, TensorImpl):
-            made.append(next(given))
+            made.append(next(replacements))
         elif value.__class__ is tuple or value.__class__ is list:
-            made.append(tuple([next(given) if isinstance(each, TensorImpl) else each for each in value]))
+            made.append(
+                tuple([next(replacements) if isinstance(each, TensorImpl) else each for each in value])
+            )
         else:
             made.append(value)
     return made
@@ -99,7 +103,7 @@ def _spec_of(tensor: Any, mesh: Any) -> DTensorSpec:
 
 
 def decide(op: OperatorEntry, rule: Rule, values: Sequence[Any]) -> Decision:
-    """Decide about a call.
+    """Choose the placements of a call's arguments and results.
 
     Args:
         op: the operator.
@@ -109,9 +113,9 @@ def decide(op: OperatorEntry, rule: Rule, values: Sequence[Any]) -> Decision:
     Raises:
         RuntimeError: its tensors are on several meshes.
     """
-    given = tensors_of(values)
-    mesh = next(each for each in given if isinstance(each, DTensor)).device_mesh
-    specs = [_spec_of(each, mesh) for each in given]
+    tensors = tensors_of(values)
+    mesh = next(each for each in tensors if isinstance(each, DTensor)).device_mesh
+    specs = [_spec_of(each, mesh) for each in tensors]
     for spec in specs:
         if spec.mesh != mesh:
             raise RuntimeError(
@@ -130,7 +134,7 @@ def decide(op: OperatorEntry, rule: Rule, values: Sequence[Any]) -> Decision:
     if chosen is None:
         return _replicate(decision, rule)
     outputs, inputs = chosen
-    decision.targets = [spec.placed(wanted) for spec, wanted in zip(specs, inputs, strict=True)]
+    decision.targets = [spec.placed(target) for spec, target in zip(specs, inputs, strict=True)]
     decision.sources = [
         spec if spec.placements != target.placements else None
         for spec, target in zip(specs, decision.targets, strict=True)
@@ -149,9 +153,9 @@ def _replicate(decision: Decision, rule: Rule) -> Decision:
     """Compute on whole tensors; written tensors are sharded again."""
     call = decision.call
     decision.reduced = [
-        place
-        for place in decision.writes
-        if any(isinstance(each, Partial) for each in call.tensors[place].placements)
+        index
+        for index in decision.writes
+        if any(isinstance(each, Partial) for each in call.tensors[index].placements)
     ]
     if decision.reduced:
         return decision
@@ -159,7 +163,7 @@ def _replicate(decision: Decision, rule: Rule) -> Decision:
     whole: tuple[Placement, ...] = (REPLICATE,) * mesh.ndim
     decision.targets = [spec.placed(whole) for spec in call.tensors]
     decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
-    decision.copied_back = [place for place in decision.writes if decision.sources[place] is not None]
+    decision.copied_back = [index for index in decision.writes if decision.sources[index] is not None]
     sends = mesh.size() > 1 and any(each is not None for each in decision.sources)
     if sends and not rule.replicates and call.name not in _warned:
         _warned.add(call.name)
@@ -178,40 +182,42 @@ def _read_aliases(
     is.
     """
     count = len(decision.call.results)
-    places: dict[str, list[int]] = {}
+    indices_of_alias: dict[str, list[int]] = {}
     written: dict[int, int | None] = {}
-    at = 0
+    next_index = 0
     for argument, value in zip(op.schema.arguments, values, strict=True):
-        own = list(range(at, at + len(tensors_of([value]))))
-        at += len(own)
+        own = list(range(next_index, next_index + len(tensors_of([value]))))
+        next_index += len(own)
         alias = argument.alias_info
         if alias is None:
             continue
-        places.update(dict.fromkeys(alias.before_set, own))
+        indices_of_alias.update(dict.fromkeys(alias.before_set, own))
         if alias.is_write and (argument.name != rule.unscaled or decision.call.get("grad_scale") is not None):
             written.update(dict.fromkeys(own))
     decision.returned = [None] * count
     viewed: list[int | None] = [None] * count
-    for place, result in enumerate(op.schema.returns):
+    for result_index, result in enumerate(op.schema.returns):
         alias = result.alias_info
-        found = (
-            next((places[name][0] for name in alias.before_set if places.get(name)), None) if alias else None
+        tensor_index = (
+            next((indices_of_alias[name][0] for name in alias.before_set if indices_of_alias.get(name)), None)
+            if alias
+            else None
         )
-        if found is None or alias is None or place >= count:
+        if tensor_index is None or alias is None or result_index >= count:
             continue
         if alias.is_write:
-            decision.returned[place], written[found] = found, place
+            decision.returned[result_index], written[tensor_index] = tensor_index, result_index
         elif len(op.schema.returns) == 1:
-            viewed = [found] * count  # of a list of views all
+            viewed = [tensor_index] * count  # all views of a list share the base
         else:
-            viewed[place] = found
+            viewed[result_index] = tensor_index
     decision.viewed = viewed if any(each is not None for each in viewed) else None
     decision.writes = list(written)
     return written
 
 
 def _infer(op: OperatorEntry, values: Sequence[Any]) -> list[TensorMeta] | None:
-    """Shape, strides and dtype of the tensors that an operator returns; None where only its kernel knows them."""
+    """Infer shape, strides and dtype of the results; return None if only the kernel knows them."""
     from ...dispatch.generated.functions import empty_strided
 
     def meta(value: Any) -> Any:
@@ -223,14 +229,14 @@ def _infer(op: OperatorEntry, values: Sequence[Any]) -> list[TensorMeta] | None:
 
     try:
         with no_grad():
-            found = op.call(*[meta(each) for each in values])
+            result = op.call(*[meta(each) for each in values])
     except NotImplementedError:
         return None
     except RuntimeError as error:
         if "meta" in str(error).lower():
             return None
         raise
-    several = found if isinstance(found, tuple | list) else (found,)
+    several = result if isinstance(result, tuple | list) else (result,)
     flat = [each for value in several for each in (value if isinstance(value, tuple | list) else (value,))]
     flat = [each for each in flat if each is not None]
     if not all(isinstance(each, TensorImpl) for each in flat):

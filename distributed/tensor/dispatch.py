@@ -113,40 +113,40 @@ def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
             _decisions.clear()
         decision = _decisions[key] = decide(op, rule, values)
     direct = decision.direct
-    given = tensors_of(values) if direct is None else [values[place] for place in direct]
-    mesh = given[decision.first]._data.spec.mesh
+    tensors = tensors_of(values) if direct is None else [values[index] for index in direct]
+    mesh = tensors[decision.first]._data.spec.mesh
     if mesh is not decision.mesh and mesh._groups != decision.mesh._groups:
         # An equal mesh of groups that may be gone by now.
         decision = _decisions[key] = decide(op, rule, values)
     if decision.reduced:
-        for place in decision.reduced:
-            _reduce_in_place(given[place], op.name)
+        for index in decision.reduced:
+            _reduce_in_place(tensors[index], op.name)
         return call(op, values)
     if decision.writes:
-        check_writes(given, decision.writes, op.name)
-    parts = _parts(decision, given)
+        check_writes(tensors, decision.writes, op.name)
+    parts = _parts(decision, tensors)
     if decision.is_outside:
-        return _outside(decision, given)
-    found = _compute(decision, op, values, parts)
-    for place in decision.copied_back:
-        _copy_back(given[place], parts[place], decision.targets[place])
-    for place in decision.writes:
-        if isinstance(given[place], DTensor) and not given[place]._spec.is_inference:
-            given[place].version_cell()[0] += 1
-    if isinstance(found, tuple | list):
-        made = _wrapped_list(decision, given, found)
+        return _outside(decision, tensors)
+    result = _compute(decision, op, values, parts)
+    for index in decision.copied_back:
+        _copy_back(tensors[index], parts[index], decision.targets[index])
+    for index in decision.writes:
+        if isinstance(tensors[index], DTensor) and not tensors[index]._spec.is_inference:
+            tensors[index].version_cell()[0] += 1
+    if isinstance(result, tuple | list):
+        made = _wrapped_list(decision, tensors, result)
     else:
-        made = _wrapped(decision, given, found, 0)
+        made = _wrapped(decision, tensors, result, 0)
     if decision.viewed is not None:
-        tie_views(decision.viewed, decision.sources, given, made)
+        tie_views(decision.viewed, decision.sources, tensors, made)
     return made
 
 
-def _parts(decision: Decision, given: Sequence[Any]) -> list[Any]:
+def _parts(decision: Decision, tensors: Sequence[Any]) -> list[Any]:
     """Return this rank's parts of tensors, with their required placements."""
     parts = []
-    place = 0
-    for tensor in given:
+    index = 0
+    for tensor in tensors:
         if isinstance(tensor, DTensor):
             part: Part = tensor._data
             local = part.tensor
@@ -154,11 +154,11 @@ def _parts(decision: Decision, given: Sequence[Any]) -> list[Any]:
                 check_view(tensor, part, decision.call.name)
         else:
             local = tensor
-        source = decision.sources[place]
+        source = decision.sources[index]
         if source is not None:
-            local = redistribute_local_tensor(local, source, decision.targets[place])
+            local = redistribute_local_tensor(local, source, decision.targets[index])
         parts.append(local)
-        place += 1  # noqa: SIM113 - on the way of every call
+        index += 1  # noqa: SIM113 - on the way of every call
     return parts
 
 
@@ -167,10 +167,10 @@ def _compute(decision: Decision, op: OperatorEntry, values: Sequence[Any], parts
         own = with_tensors(values, parts)
     else:
         own = list(values)
-        for place, part in zip(decision.direct, parts, strict=True):
-            own[place] = part
-    for place, value in decision.replaced.items():
-        own[place] = value
+        for position, part in zip(decision.direct, parts, strict=True):
+            own[position] = part
+    for position, value in decision.replaced.items():
+        own[position] = value
     if decision.local is None:
         return op.call(*own)
     named = dict(zip([argument.name for argument in op.schema.arguments], own, strict=True))
@@ -199,33 +199,37 @@ def _reduce_in_place(tensor: Any, name: str) -> None:
     tensor._data = Part(redistribute_local_tensor(tensor._local_tensor, spec, whole), whole)
 
 
-def _wrapped_list(decision: Decision, given: Sequence[Any], found: Sequence[Any]) -> Any:
-    """Results of parts, those in lists too, as distributed tensors."""
+def _wrapped_list(decision: Decision, tensors: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Wrap local results as distributed tensors, including those in lists."""
     made: list[Any] = []
-    at = 0
-    for each in found:
+    result_index = 0
+    for each in results:
         if isinstance(each, tuple | list):
-            made.append([_wrapped(decision, given, part, at + place) for place, part in enumerate(each)])
-            at += len(each)
+            made.append(
+                [_wrapped(decision, tensors, part, result_index + offset) for offset, part in enumerate(each)]
+            )
+            result_index += len(each)
         else:
-            made.append(_wrapped(decision, given, each, at))
-            at += each is not None
-    return made if found.__class__ is list else tuple(made)  # of named tuples the fields do not matter here
+            made.append(_wrapped(decision, tensors, each, result_index))
+            result_index += each is not None
+    return (
+        made if results.__class__ is list else tuple(made)
+    )  # the field names of named tuples are not needed here
 
 
-def _wrapped(decision: Decision, given: Sequence[Any], value: Any, place: int) -> Any:
+def _wrapped(decision: Decision, tensors: Sequence[Any], value: Any, result_index: int) -> Any:
     """Wrap a local result as a distributed tensor; return other values unchanged."""
     if not isinstance(value, TensorImpl):
         return value
     results = decision.results
-    returned = decision.returned[place] if place < len(decision.returned) else None
+    returned = decision.returned[result_index] if result_index < len(decision.returned) else None
     if returned is not None:
-        return given[returned]
+        return tensors[returned]
     if results is None:
         mesh = decision.call.tensors[0].mesh
         meta = TensorMeta(tuple(value.shape), tuple(value.stride()), value.dtype)
         return DTensor.of(value, DTensorSpec(mesh, (REPLICATE,) * mesh.ndim, meta, value.device))  # type: ignore[arg-type]
-    spec = results[place]
+    spec = results[result_index]
     own = value._spec
     if own.sizes != spec.local_shape or own.device is not spec.device:
         if tuple(own.sizes) != spec.local_shape:
@@ -234,11 +238,13 @@ def _wrapped(decision: Decision, given: Sequence[Any], value: Any, place: int) -
                 f"{', '.join(map(str, decision.targets))} gave one of {tuple(own.sizes)}"
             )
         if own.device != spec.device:
-            spec = results[place] = DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta, own.device)
+            spec = results[result_index] = DTensorSpec(
+                spec.mesh, spec.placements, spec.tensor_meta, own.device
+            )
     return DTensor.of(value, spec)  # type: ignore[arg-type]
 
 
-def _outside(decision: Decision, given: Sequence[Any]) -> Any:
+def _outside(decision: Decision, tensors: Sequence[Any]) -> Any:
     """Return the results of an operator on a rank outside the mesh: tensors with empty local parts.
 
     Raises:
@@ -250,9 +256,9 @@ def _outside(decision: Decision, given: Sequence[Any]) -> Any:
         raise RuntimeError(
             f"{decision.call.name}: cannot be computed in a process outside of the mesh {mesh}"
         )
-    empty = given[0]._local_tensor if isinstance(given[0], DTensor) else given[0]
+    empty = tensors[0]._local_tensor if isinstance(tensors[0], DTensor) else tensors[0]
     made = [
-        given[returned]
+        tensors[returned]
         if returned is not None
         else DTensor.of(empty.new_empty((0,), dtype=spec.tensor_meta.dtype), spec)
         for spec, returned in zip(specs, decision.returned, strict=True)

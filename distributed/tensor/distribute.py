@@ -70,10 +70,11 @@ def distribute_tensor(
                 "do you want to call `redistribute` instead?"
             )
         return tensor
-    for place, placement in enumerate(chosen):
+    for mesh_dim, placement in enumerate(chosen):
         if isinstance(placement, Partial):
             raise RuntimeError(
-                f"Trying to distribute tensor with unsupported placements {placement} on device mesh dimension {place}!"
+                f"Trying to distribute tensor with unsupported placements {placement} on device mesh dimension "
+                f"{mesh_dim}!"
             )
     requires_grad = tensor.requires_grad
     with no_grad():
@@ -94,9 +95,9 @@ def _sent(local: Tensor, mesh: DeviceMesh, source: int) -> Tensor:
     if mesh.size() == 1:
         return local
     whole = local.clone().contiguous()
-    for place in range(mesh.ndim):
-        if mesh.size(place) > 1:
-            collectives.broadcast(whole, group=mesh.get_group(place), group_src=source)
+    for mesh_dim in range(mesh.ndim):
+        if mesh.size(mesh_dim) > 1:
+            collectives.broadcast(whole, group=mesh.get_group(mesh_dim), group_src=source)
     return whole
 
 

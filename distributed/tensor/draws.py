@@ -63,13 +63,13 @@ def drawn_part(draw: Draw, local: Tensor, spec: DTensorSpec, generator: Any = No
             skipped = from_ % 4
             generator.set_offset(first + (from_ - skipped) // 4 * each)
             numbers = draw(ops.empty(skipped + count * row, dtype=local.dtype, device=local.device))[skipped:]
-            found = numbers.view(count, *shape[1:]) if shape else numbers.view(())
+            values = numbers.view(count, *shape[1:]) if shape else numbers.view(())
             for dim in range(1, len(shape)):
                 if part[dim] != shape[dim]:
-                    found = found.narrow(dim, offset[dim], part[dim])
+                    values = values.narrow(dim, offset[dim], part[dim])
             if count == rows:
-                made = found.contiguous()
+                made = values.contiguous()
             else:
-                made.narrow(0, start - begin, count).copy_(found)
+                made.narrow(0, start - begin, count).copy_(values)
     generator.set_offset(first + -(-total * each // 4))
     return made

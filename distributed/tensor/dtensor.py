@@ -163,12 +163,12 @@ class DTensor(TensorOfParts):
         if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         chosen = normalized_placements(placements, mesh, local_tensor.ndim, "from_local")
-        wanted = (
+        grad_target = (
             None
             if grad_placements is None
             else normalized_placements(grad_placements, mesh, local_tensor.ndim, "from_local")
         )
-        made: DTensor = _FromLocal.apply(local_tensor, mesh, chosen, run_check, shape, stride, wanted)
+        made: DTensor = _FromLocal.apply(local_tensor, mesh, chosen, run_check, shape, stride, grad_target)
         return made
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
@@ -178,8 +178,8 @@ class DTensor(TensorOfParts):
             grad_placements: Placements of the parts' gradients, if different from the parts'.
         """
         if is_grad_enabled():
-            wanted = None if grad_placements is None else tuple(grad_placements)
-            result: Tensor = _ToLocal.apply(self, wanted)
+            grad_target = None if grad_placements is None else tuple(grad_placements)
+            result: Tensor = _ToLocal.apply(self, grad_target)
         else:
             result = self._local_tensor
         if getattr(self, "_is_param", False):
@@ -219,15 +219,15 @@ class DTensor(TensorOfParts):
                 "redistribute: device_mesh must be the mesh of the DTensor; another mesh is not supported"
             )
         chosen = normalized_placements(placements, self.device_mesh, self.ndim, "redistribute")
-        for now, wanted in zip(self.placements, chosen, strict=True):
-            if isinstance(wanted, Partial) and now != wanted:
+        for now, target in zip(self.placements, chosen, strict=True):
+            if isinstance(target, Partial) and now != target:
                 raise RuntimeError(
-                    f"Can not redistribute from {now} to {wanted}, redistributing to Partial is for internal use only!"
+                    f"Can not redistribute from {now} to {target}, redistributing to Partial is for internal use only!"
                 )
-        given: Any = self if forward_dtype is None else self.to(forward_dtype)
+        result: Any = self if forward_dtype is None else self.to(forward_dtype)
         if chosen != self.placements:
-            given = Redistribute.apply(given, chosen)
-        return given  # type: ignore[no-any-return]
+            result = Redistribute.apply(result, chosen)
+        return result  # type: ignore[no-any-return]
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """Return the whole tensor on each rank (`torch.distributed.tensor.DTensor.full_tensor`).
@@ -266,10 +266,11 @@ class DTensor(TensorOfParts):
 
     def __get_tensor_shard__(self, index: Any) -> Tensor:
         """Return the memory of this rank's part."""
-        here = [chunk.offsets for chunk in self.__create_chunk_list__()]
-        if index.offset is not None and index.offset not in here:
+        local_offsets = [chunk.offsets for chunk in self.__create_chunk_list__()]
+        if index.offset is not None and index.offset not in local_offsets:
             raise ValueError(
-                f"'{index.fqn}': no shard of this process begins at {tuple(index.offset)}; its shards begin at {here}"
+                f"'{index.fqn}': no shard of this process begins at {tuple(index.offset)}; its shards "
+                f"begin at {local_offsets}"
             )
         return self._local_tensor
 
@@ -387,10 +388,10 @@ class _FromLocal(Function):
         if mesh.get_coordinate() is None:
             part = local.new_empty(0)
         elif run_check:
-            for place, placement in enumerate(placements):
-                if isinstance(placement, Replicate) and mesh.size(place) > 1:
+            for mesh_dim, placement in enumerate(placements):
+                if isinstance(placement, Replicate) and mesh.size(mesh_dim) > 1:
                     part = part.contiguous()
-                    collectives.broadcast(part, group=mesh.get_group(place), group_src=0)
+                    collectives.broadcast(part, group=mesh.get_group(mesh_dim), group_src=0)
         meta = TensorMeta(tuple(shape), tuple(stride), local.dtype)
         return DTensor.of(part, DTensorSpec(mesh, placements, meta, local.device))
 

@@ -81,49 +81,49 @@ def local_map(
             )
         mesh = device_mesh
         parts = []
-        for place, argument in enumerate(flat):
+        for index, argument in enumerate(flat):
             if isinstance(argument, DTensor):
                 mesh = mesh or argument.device_mesh
-                wanted = None if in_placements is None else in_placements[place]
-                grads = None if in_grad_placements is None else in_grad_placements[place]
-                parts.append(_part(argument, wanted, grads, redistribute_inputs))
+                required = None if in_placements is None else in_placements[index]
+                grads = None if in_grad_placements is None else in_grad_placements[index]
+                parts.append(_part(argument, required, grads, redistribute_inputs))
             else:
                 parts.append(argument)
-        found = function(*pytree.tree_unflatten(parts, structure), **kwargs)
+        output = function(*pytree.tree_unflatten(parts, structure), **kwargs)
         if not any(isinstance(each, DTensor) for each in flat):
-            return found
-        results, made = pytree.tree_flatten(found)
+            return output
+        results, made = pytree.tree_flatten(output)
         several: Any = out_placements if isinstance(out_placements, tuple) else (out_placements,)
         if len(several) != len(results):
             raise AssertionError(
                 f"local_map requires one PlacementType be provided for each output value, received {len(several)} "
                 f"out_placements but {len(results)} is expected!"
             )
-        placed = [_placed(each, mesh, wanted) for each, wanted in zip(results, several, strict=True)]
+        placed = [_placed(each, mesh, required) for each, required in zip(results, several, strict=True)]
         return pytree.tree_unflatten(placed, made)
 
     return mapped
 
 
-def _part(argument: DTensor, wanted: Placements, grads: Placements, redistributes: bool) -> Tensor:
-    if wanted is not None and argument.placements != tuple(wanted):
+def _part(argument: DTensor, required: Placements, grads: Placements, redistributes: bool) -> Tensor:
+    if required is not None and argument.placements != tuple(required):
         if not redistributes:
             raise ValueError(
                 f"arg {argument} in local_map has a mismatched placements: arg placements is {argument.placements} but "
-                f"the input placements is {tuple(wanted)}! If redistribute_inputs is wanted, set "
+                f"the input placements is {tuple(required)}! If redistribute_inputs is wanted, set "
                 "redistribute_inputs=True to local_map."
             )
-        argument = argument.redistribute(placements=wanted)
+        argument = argument.redistribute(placements=required)
     return argument.to_local(grad_placements=grads)
 
 
-def _placed(result: Any, mesh: DeviceMesh | None, wanted: Placements) -> Any:
+def _placed(result: Any, mesh: DeviceMesh | None, placements: Placements) -> Any:
     if isinstance(result, Tensor):
         if isinstance(result, DTensor):
             raise AssertionError(f"local_map: expected a plain tensor as output, but got {result}")
-        return DTensor.from_local(result, mesh, wanted)
-    if wanted is not None:
-        raise AssertionError(f"Non-tensor output {result} expects None placements but received {wanted}!")
+        return DTensor.from_local(result, mesh, placements)
+    if placements is not None:
+        raise AssertionError(f"Non-tensor output {result} expects None placements but received {placements}!")
     return result
 
 

@@ -134,14 +134,14 @@ class StridedShard(Placement):
 
     def local_indices(self, curr_local_size: int, num_chunks: int, rank: int) -> list[int]:
         """Return the indices of a rank's part of a dimension."""
-        found: list[int] = []
+        indices: list[int] = []
         for group in range(self.split_factor):
             group_size, group_begin = Shard.local_shard_size_and_offset(
                 curr_local_size, self.split_factor, group
             )
             size, begin = Shard.local_shard_size_and_offset(group_size, num_chunks, rank)
-            found += range(group_begin + begin, group_begin + begin + size)
-        return found
+            indices += range(group_begin + begin, group_begin + begin + size)
+        return indices
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self.dim, split_factor=self.split_factor), ()

@@ -36,37 +36,41 @@ def plan_of(source: tuple[Placement, ...], target: tuple[Placement, ...]) -> lis
     current = list(source)
     steps: list[Step] = []
 
-    def to(place: int, placement: Placement) -> None:
-        if current[place] != placement:
-            steps.append((place, current[place], placement))
-            current[place] = placement
+    def add_step(dim_index: int, placement: Placement) -> None:
+        if current[dim_index] != placement:
+            steps.append((dim_index, current[dim_index], placement))
+            current[dim_index] = placement
 
-    for place in reversed(range(len(current))):
-        here = current[place]
-        if not isinstance(here, Shard):
+    for mesh_dim in reversed(range(len(current))):
+        present = current[mesh_dim]
+        if not isinstance(present, Shard):
             continue
-        dim = here.dim
-        outer = [(current[each], target[each]) for each in range(place)]
+        dim = present.dim
+        outer = [(current[each], target[each]) for each in range(mesh_dim)]
         disturbed = any(
             before != after and (before.is_shard(dim) or after.is_shard(dim)) for before, after in outer
         )
-        if here == target[place] and not disturbed:
+        if present == target[mesh_dim] and not disturbed:
             continue
-        wanted = target[place]
-        if not isinstance(wanted, Shard) or wanted == here:
-            to(place, REPLICATE)
+        final = target[mesh_dim]
+        if not isinstance(final, Shard) or final == present:
+            add_step(mesh_dim, REPLICATE)
             continue
-        inner = any(each.is_shard(wanted.dim) for each in current[place + 1 :])
+        inner = any(each.is_shard(final.dim) for each in current[mesh_dim + 1 :])
         waits = any(
-            before != after and (before.is_shard(wanted.dim) or after.is_shard(wanted.dim))
+            before != after and (before.is_shard(final.dim) or after.is_shard(final.dim))
             for before, after in outer
         )
-        to(place, REPLICATE if inner or waits else wanted)
-    for place, here in enumerate(current):
-        if isinstance(here, Partial) and here != target[place] and not isinstance(target[place], Shard):
-            to(place, REPLICATE)
-    for place, wanted in enumerate(target):
-        to(place, wanted)
+        add_step(mesh_dim, REPLICATE if inner or waits else final)
+    for mesh_dim, present in enumerate(current):
+        if (
+            isinstance(present, Partial)
+            and present != target[mesh_dim]
+            and not isinstance(target[mesh_dim], Shard)
+        ):
+            add_step(mesh_dim, REPLICATE)
+    for mesh_dim, final in enumerate(target):
+        add_step(mesh_dim, final)
     return steps
 
 
@@ -84,12 +88,12 @@ def redistribute_local_tensor(local: Tensor, source: DTensorSpec, target: DTenso
     if source.placements == target.placements or mesh.get_coordinate() is None:
         return local
     current = list(source.placements)
-    for place, before, after in plan_of(source.placements, target.placements):
-        if mesh.size(place) > 1 or isinstance(before, Partial):
-            current[place] = REPLICATE
+    for mesh_dim, before, after in plan_of(source.placements, target.placements):
+        if mesh.size(mesh_dim) > 1 or isinstance(before, Partial):
+            current[mesh_dim] = REPLICATE
             sizes = compute_local_shape(source.shape, mesh, current)
-            local = change(local, mesh, place, before, after, sizes)
-        current[place] = after
+            local = change(local, mesh, mesh_dim, before, after, sizes)
+        current[mesh_dim] = after
     return local
 
 
@@ -106,9 +110,9 @@ class Redistribute(Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         # The gradient of what is reduced is that of the result, in each process.
-        kept = zip(ctx.placements, grad.placements, strict=True)
-        wanted = tuple(
+        placement_pairs = zip(ctx.placements, grad.placements, strict=True)
+        target = tuple(
             (now if isinstance(now, Replicate) else REPLICATE) if isinstance(before, Partial) else before
-            for before, now in kept
+            for before, now in placement_pairs
         )
-        return (grad if wanted == grad.placements else Redistribute.apply(grad, wanted)), None
+        return (grad if target == grad.placements else Redistribute.apply(grad, target)), None

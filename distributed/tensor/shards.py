@@ -13,7 +13,7 @@ __all__ = ["compute_local_shape", "compute_local_shape_and_global_offset"]
 def compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shape of this process's part, and its begin in the tensor.
+    """Return the shape of this process's part, and its offset in the global tensor.
 
     The part of a process outside of the mesh has no elements. Parts of a strided shard are not contiguous: the begin
     is the index of the first element. The begin of an empty part is the size of the dimension.
@@ -25,18 +25,18 @@ def compute_local_shape_and_global_offset(
         return (0,), ()
     shape, offset = list(global_shape), [0] * len(global_shape)
     indices: dict[int, Sequence[int]] = {}
-    for place, placement in enumerate(placements):
+    for mesh_dim, placement in enumerate(placements):
         if isinstance(placement, Shard | StridedShard):
-            dim, count, rank = placement.dim, mesh.size(place), coordinate[place]
+            dim, count, rank = placement.dim, mesh.size(mesh_dim), coordinate[mesh_dim]
             before = indices.get(dim, range(shape[dim]))
             if isinstance(placement, Shard):
                 size, begin = placement.local_shard_size_and_offset(len(before), count, rank)
                 indices[dim] = before[begin : begin + size]
             else:
-                indices[dim] = [before[at] for at in placement.local_indices(len(before), count, rank)]
-    for dim, kept in indices.items():
-        offset[dim] = kept[0] if kept else shape[dim]
-        shape[dim] = len(kept)
+                indices[dim] = [before[index] for index in placement.local_indices(len(before), count, rank)]
+    for dim, local_indices in indices.items():
+        offset[dim] = local_indices[0] if local_indices else shape[dim]
+        shape[dim] = len(local_indices)
     return tuple(shape), tuple(offset)
 
 

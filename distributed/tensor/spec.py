@@ -76,9 +76,11 @@ class DTensorSpec:
 
     @property
     def num_shards(self) -> int:
-        """How many parts there are."""
+        """Number of shards."""
         return prod(
-            self.mesh.size(place) for place, each in enumerate(self.placements) if isinstance(each, Shard)
+            self.mesh.size(mesh_dim)
+            for mesh_dim, each in enumerate(self.placements)
+            if isinstance(each, Shard)
         )
 
     @property
@@ -166,14 +168,14 @@ def global_shape_and_stride(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Compute the global shape and strides from those of a part, if all parts have the same size."""
     sizes, strides = list(shape), list(stride)
-    for place, placement in enumerate(placements):
+    for mesh_dim, placement in enumerate(placements):
         if isinstance(placement, Shard):
-            dim, count = placement.dim, mesh.size(place)
+            dim, count = placement.dim, mesh.size(mesh_dim)
             strides = [
                 each * count
-                if at != dim and each >= strides[dim] and (each, -at) > (strides[dim], -dim)
+                if other_dim != dim and each >= strides[dim] and (each, -other_dim) > (strides[dim], -dim)
                 else each
-                for at, each in enumerate(strides)
+                for other_dim, each in enumerate(strides)
             ]
             sizes[dim] *= count
     return tuple(sizes), tuple(strides)

@@ -17,27 +17,27 @@ COPY = 1e-3
 """Cost per byte of a local copy."""
 
 
-def transition_cost(now: Placement, wanted: Placement, nbytes: float, count: int) -> float:
+def transition_cost(now: Placement, target: Placement, nbytes: float, count: int) -> float:
     """Return the cost, in bytes sent, of a change of placement along a mesh dimension of `count` ranks."""
-    if now == wanted:
+    if now == target:
         return 0.0
     if isinstance(now, Replicate):
         return COPY * nbytes + COPY
-    if isinstance(wanted, Partial):
+    if isinstance(target, Partial):
         return IMPOSSIBLE
     sent = nbytes * (count - 1) / count
     if isinstance(now, Shard):
-        return LATENCY + (sent if isinstance(wanted, Replicate) else sent / count)
-    return LATENCY + (2 * sent if isinstance(wanted, Replicate) else sent)
+        return LATENCY + (sent if isinstance(target, Replicate) else sent / count)
+    return LATENCY + (2 * sent if isinstance(target, Replicate) else sent)
 
 
-def _nbytes(spec: DTensorSpec, place: int) -> float:
+def _nbytes(spec: DTensorSpec, mesh_dim: int) -> float:
     """Return the bytes that the ranks along a mesh dimension share."""
     total = float(spec.tensor_meta.dtype.itemsize)
     for size in spec.shape:
         total *= size
     for other, placement in enumerate(spec.placements):
-        if other != place and isinstance(placement, Shard):
+        if other != mesh_dim and isinstance(placement, Shard):
             total /= spec.mesh.size(other)
     return total
 
@@ -45,17 +45,17 @@ def _nbytes(spec: DTensorSpec, place: int) -> float:
 def _cost(call: Invocation, group: Group, strategy: Strategy, fixed: dict[int, int | None]) -> float:
     total = 0.0
     count = max(call.count, 2)  # one process decides as several do
-    for place, wanted in zip(group.inputs, strategy.inputs, strict=True):
-        if wanted is None:
+    for index, target in zip(group.inputs, strategy.inputs, strict=True):
+        if target is None:
             continue
-        spec = call.tensors[place]
-        now = spec.placements[call.place]
-        if place in fixed and now != wanted:
+        spec = call.tensors[index]
+        now = spec.placements[call.mesh_dim]
+        if index in fixed and now != target:
             return IMPOSSIBLE
-        total += transition_cost(now, wanted, _nbytes(spec, call.place), count)
-    for place, made in zip(group.outputs, strategy.outputs, strict=True):
+        total += transition_cost(now, target, _nbytes(spec, call.mesh_dim), count)
+    for index, made in zip(group.outputs, strategy.outputs, strict=True):
         for written, result in fixed.items():
-            if result == place and made != call.tensors[written].placements[call.place]:
+            if result == index and made != call.tensors[written].placements[call.mesh_dim]:
                 return IMPOSSIBLE
     return total
 
@@ -78,33 +78,33 @@ def choose(
     mesh = call.tensors[0].mesh
     outputs: list[list[Placement]] = [[] for _ in call.results]
     inputs: list[list[Placement]] = [[] for _ in call.tensors]
-    for place in range(mesh.ndim):
-        call.place, call.count = place, mesh.size(place)
+    for mesh_dim in range(mesh.ndim):
+        call.mesh_dim, call.count = mesh_dim, mesh.size(mesh_dim)
         for group in _groups(call, rule):
             best, cost = None, IMPOSSIBLE
             for strategy in group.strategies:
-                found = _cost(call, group, strategy, fixed)
-                if found < cost:
-                    best, cost = strategy, found
+                candidate_cost = _cost(call, group, strategy, fixed)
+                if candidate_cost < cost:
+                    best, cost = strategy, candidate_cost
             if best is None:
                 return None
-            for at, wanted in zip(group.inputs, best.inputs, strict=True):
-                chosen = call.tensors[at].placements[place] if wanted is None else wanted
-                inputs[at].append(chosen)
-                _divide(call.divided[at], chosen, call.count)
-            for at, made in zip(group.outputs, best.outputs, strict=True):
+            for index, target in zip(group.inputs, best.inputs, strict=True):
+                chosen = call.tensors[index].placements[mesh_dim] if target is None else target
+                inputs[index].append(chosen)
+                _divide(call.divided[index], chosen, call.count)
+            for index, made in zip(group.outputs, best.outputs, strict=True):
                 if made is not None:
-                    outputs[at].append(made)
-                    _divide(call.results_divided[at], made, call.count)
+                    outputs[index].append(made)
+                    _divide(call.results_divided[index], made, call.count)
     return outputs, inputs
 
 
 def _groups(call: Invocation, rule: Rule) -> Sequence[Group]:
     if rule.groups is not None:
         return rule.groups(call)
-    found = [] if rule.strategies is None else list(rule.strategies(call))
+    strategies = [] if rule.strategies is None else list(rule.strategies(call))
     everything = tuple(range(len(call.results))), tuple(range(len(call.tensors)))
-    return [Group(*everything, [replicated(call), *found])]
+    return [Group(*everything, [replicated(call), *strategies])]
 
 
 def _divide(divided: dict[int, int], placement: Placement, count: int) -> None:

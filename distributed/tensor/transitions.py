@@ -29,27 +29,27 @@ def _counted(name: str) -> None:
 
 
 def change(
-    local: Tensor, mesh: DeviceMesh, place: int, source: Placement, target: Placement, sizes: Sequence[int]
+    local: Tensor, mesh: DeviceMesh, mesh_dim: int, source: Placement, target: Placement, sizes: Sequence[int]
 ) -> Tensor:
     """Change the placement of a local part along one mesh dimension.
 
     Args:
         local: This rank's part.
         mesh: The mesh.
-        place: The mesh dimension.
-        source: Current placement along it.
-        target: Wanted placement along it.
+        mesh_dim: The mesh dimension.
+        source: Current placement along this mesh dimension.
+        target: Required placement along this mesh dimension.
         sizes: Sizes of the tensor that the ranks along the dimension share.
 
     Raises:
         RuntimeError: there is no such transition.
     """
-    count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
+    count, number = mesh.size(mesh_dim), (mesh.get_coordinate() or ())[mesh_dim]
     if isinstance(source, Shard):
         if isinstance(target, Replicate):
-            return _gathered(local, mesh, place, source.dim, sizes)
+            return _gathered(local, mesh, mesh_dim, source.dim, sizes)
         if isinstance(target, Shard):
-            return _exchanged(local, mesh, place, source.dim, target.dim, sizes)
+            return _exchanged(local, mesh, mesh_dim, source.dim, target.dim, sizes)
     elif isinstance(source, Replicate):
         if isinstance(target, Shard):
             size, begin = Shard.local_shard_size_and_offset(sizes[target.dim], count, number)
@@ -58,9 +58,9 @@ def change(
             return _one_of_many(local, target, number)
     elif isinstance(source, Partial):
         if isinstance(target, Replicate):
-            return _reduced(local, mesh, place, source)
+            return _reduced(local, mesh, mesh_dim, source)
         if isinstance(target, Shard):
-            return _reduced_part(local, mesh, place, source, target.dim, sizes)
+            return _reduced_part(local, mesh, mesh_dim, source, target.dim, sizes)
     raise RuntimeError(f"redistribute from {source} to {target} not supported yet")
 
 
@@ -80,13 +80,13 @@ def _padded(tensor: Tensor, dim: int, size: int) -> Tensor:
     return ops.cat([tensor, tensor.new_zeros(shape)], dim)
 
 
-def _gathered(local: Tensor, mesh: DeviceMesh, place: int, dim: int, sizes: Sequence[int]) -> Tensor:
-    count = mesh.size(place)
+def _gathered(local: Tensor, mesh: DeviceMesh, mesh_dim: int, dim: int, sizes: Sequence[int]) -> Tensor:
+    count = mesh.size(mesh_dim)
     _counted("all_gather_into_tensor")
     full = -(-sizes[dim] // count)
     part = _padded(local, dim, full).contiguous()
     output = part.new_empty((count, *part.shape))
-    collectives.all_gather_into_tensor(output, part, group=mesh.get_group(place))
+    collectives.all_gather_into_tensor(output, part, group=mesh.get_group(mesh_dim))
     shape = list(part.shape)
     if dim == 0:
         shape[0] *= count
@@ -97,45 +97,45 @@ def _gathered(local: Tensor, mesh: DeviceMesh, place: int, dim: int, sizes: Sequ
     return whole if shape[dim] == sizes[dim] else whole.narrow(dim, 0, sizes[dim]).contiguous()
 
 
-def _reduced(local: Tensor, mesh: DeviceMesh, place: int, partial: Partial) -> Tensor:
+def _reduced(local: Tensor, mesh: DeviceMesh, mesh_dim: int, partial: Partial) -> Tensor:
     _counted("all_reduce")
-    given = partial.before(local)
+    buffer = partial.before(local)
     # The reduction is in-place, so copy a tensor that the caller still holds.
-    given = given.clone(memory_format=_contiguous()) if given is local else given.contiguous()
-    collectives.all_reduce(given, partial.reduction, group=mesh.get_group(place))
-    result: Tensor = partial.after(given)
+    buffer = buffer.clone(memory_format=_contiguous()) if buffer is local else buffer.contiguous()
+    collectives.all_reduce(buffer, partial.reduction, group=mesh.get_group(mesh_dim))
+    result: Tensor = partial.after(buffer)
     return result
 
 
 def _reduced_part(
-    local: Tensor, mesh: DeviceMesh, place: int, partial: Partial, dim: int, sizes: Sequence[int]
+    local: Tensor, mesh: DeviceMesh, mesh_dim: int, partial: Partial, dim: int, sizes: Sequence[int]
 ) -> Tensor:
-    count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
+    count, number = mesh.size(mesh_dim), (mesh.get_coordinate() or ())[mesh_dim]
     _counted("reduce_scatter_tensor")
     full = -(-sizes[dim] // count)
-    given = _padded(partial.before(local), dim, full * count)
+    buffer = _padded(partial.before(local), dim, full * count)
     if dim:
-        shape = list(given.shape)
-        given = given.reshape(*shape[:dim], count, full, *shape[dim + 1 :]).movedim(dim, 0)
-    given = given.contiguous()
+        shape = list(buffer.shape)
+        buffer = buffer.reshape(*shape[:dim], count, full, *shape[dim + 1 :]).movedim(dim, 0)
+    buffer = buffer.contiguous()
     shape = list(local.shape)
     shape[dim] = full
-    output = given.new_empty(shape)
-    collectives.reduce_scatter_tensor(output, given, partial.reduction, group=mesh.get_group(place))
+    output = buffer.new_empty(shape)
+    collectives.reduce_scatter_tensor(output, buffer, partial.reduction, group=mesh.get_group(mesh_dim))
     size, _ = Shard.local_shard_size_and_offset(sizes[dim], count, number)
     result: Tensor = partial.after(output)
     return result if size == full else result.narrow(dim, 0, size).contiguous()
 
 
 def _exchanged(
-    local: Tensor, mesh: DeviceMesh, place: int, source: int, target: int, sizes: Sequence[int]
+    local: Tensor, mesh: DeviceMesh, mesh_dim: int, source: int, target: int, sizes: Sequence[int]
 ) -> Tensor:
-    count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
+    count, number = mesh.size(mesh_dim), (mesh.get_coordinate() or ())[mesh_dim]
     _counted("all_to_all_single")
     own_target, _ = Shard.local_shard_size_and_offset(sizes[target], count, number)
     ranges = [Shard.local_shard_size_and_offset(sizes[target], count, rank) for rank in range(count)]
     pieces = [local.narrow(target, begin, size).reshape(-1) for size, begin in ranges]
-    given = ops.cat(pieces)
+    buffer = ops.cat(pieces)
     shapes = []
     for rank in range(count):
         shape = [int(size) for size in local.shape]
@@ -147,7 +147,7 @@ def _exchanged(
     counts = [prod(shape) for shape in shapes]
     output = local.new_empty(sum(counts))
     collectives.all_to_all_single(
-        output, given, counts, [int(each.numel()) for each in pieces], group=mesh.get_group(place)
+        output, buffer, counts, [int(each.numel()) for each in pieces], group=mesh.get_group(mesh_dim)
     )
     return ops.cat(
         [each.view(shape) for each, shape in zip(output.split(counts), shapes, strict=True)], source

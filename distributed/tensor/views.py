@@ -17,35 +17,39 @@ __all__ = ["check_view", "check_writes", "tie_views"]
 
 
 def tie_views(
-    viewed: Sequence[int | None], sources: Sequence[DTensorSpec | None], given: Sequence[Any], made: Any
+    viewed: Sequence[int | None], sources: Sequence[DTensorSpec | None], tensors: Sequence[Any], made: Any
 ) -> None:
-    """Have views share their bases' counters of versions, and know their bases.
+    """Tie views to their bases, whose version counters they share.
 
     Args:
-        viewed: for each result, which tensor it is a view of, if it is one.
-        sources: of these tensors, those that were redistributed.
-        given: the tensors.
-        made: the results.
+        viewed: For each result, the index of the tensor that it views, or None.
+        sources: Specs of the tensors that were redistributed; None for the others.
+        tensors: Tensor arguments of the call.
+        made: Results of the call.
     """
     results = made if isinstance(made, tuple | list) else (made,)
     flat = [each for value in results for each in (value if isinstance(value, tuple | list) else (value,))]
-    for place, result in zip(viewed, flat, strict=False):
-        if place is None or not isinstance(result, DTensor) or not isinstance(given[place], DTensor):
+    for tensor_index, result in zip(viewed, flat, strict=False):
+        if (
+            tensor_index is None
+            or not isinstance(result, DTensor)
+            or not isinstance(tensors[tensor_index], DTensor)
+        ):
             continue
-        base = given[place]
+        base = tensors[tensor_index]
         part: Part = result._data
-        part.is_copy = sources[place] is not None or base._data.is_copy
+        part.is_copy = sources[tensor_index] is not None or base._data.is_copy
         part.base = base if base._data.base is None else base._data.base
         if not part.is_copy and not base._spec.is_inference:
             result._version_cell = cell = base.version_cell()
             part.version = cell[0]
 
 
-def check_writes(given: Sequence[Any], places: Sequence[int], name: str) -> None:
-    """Raise RuntimeError for a write that would not reach a base, or that autograd would not know of."""
+def check_writes(tensors: Sequence[Any], written: Sequence[int], name: str) -> None:
+    """Raise RuntimeError for a write that would not reach the base, or that autograd would not record."""
     records = is_grad_enabled()
-    for place in places:
-        tensor = given[place]
+    for index in written:
+        tensor = tensors[index]
         part: Any = tensor._data if isinstance(tensor, DTensor) else None
         if part is None or part.base is None:
             continue
@@ -54,7 +58,7 @@ def check_writes(given: Sequence[Any], places: Sequence[int], name: str) -> None
                 f"{name}: cannot write to a view of a DTensor that had to be redistributed, since its base would not "
                 f"change: {part.spec}. Redistribute the base before, or clone() the view"
             )
-        if records and (part.base._spec.requires_grad or any(each._spec.requires_grad for each in given)):
+        if records and (part.base._spec.requires_grad or any(each._spec.requires_grad for each in tensors)):
             raise RuntimeError(
                 f"{name}: a write to a view of a DTensor cannot be recorded: {part.spec}. Write to the base, or "
                 "clone() the view"

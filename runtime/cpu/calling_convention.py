@@ -21,9 +21,9 @@ declare void @Py_IncRef(ptr)
 
 def python_call(arrays: int, rank: int) -> str:
     """Return the function that Python calls: it takes the arrays' pointers, and releases the GIL for a long loop."""
-    places = range(arrays)
+    indices = range(arrays)
     lines = ["define ptr @call(ptr %self, ptr %arguments, i64 %count) {", "entry:"]
-    for j, name in enumerate(("g", *(f"p{j}" for j in places))):
+    for j, name in enumerate(("g", *(f"p{j}" for j in indices))):
         lines += [
             f"  %{name}_at = getelementptr ptr, ptr %arguments, i64 {j}",
             f"  %{name}_object = load ptr, ptr %{name}_at",
@@ -35,17 +35,17 @@ def python_call(arrays: int, rank: int) -> str:
         lines += loaded_number(f"n{d}", d)
         lines.append(f"  %t{d} = mul i64 {numel}, %n{d}")
         numel = f"%t{d}"
-    given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in places)])
+    arguments = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in indices)])
     lines += [
         f"  %long = icmp sge i64 {numel}, {UNLOCKED_FROM}",
         "  br i1 %long, label %unlocked, label %locked",
         "unlocked:",
         "  %state = call ptr @PyEval_SaveThread()",
-        f"  call void @loop({given})",
+        f"  call void @loop({arguments})",
         "  call void @PyEval_RestoreThread(ptr %state)",
         "  br label %done",
         "locked:",
-        f"  call void @loop({given})",
+        f"  call void @loop({arguments})",
         "  br label %done",
         "done:",
         "  call void @Py_IncRef(ptr @_Py_NoneStruct)",
@@ -63,13 +63,13 @@ def part_function(function: str, arrays: int) -> str:
             f"  %p{j}_at = getelementptr ptr, ptr %pointers, i64 {j}",
             f"  %p{j} = load ptr, ptr %p{j}_at",
         ]
-    given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in range(arrays))])
-    return "\n".join([*lines, f"  call void @{function}({given})", "  ret void", "}"]) + "\n"
+    arguments = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in range(arrays))])
+    return "\n".join([*lines, f"  call void @{function}({arguments})", "  ret void", "}"]) + "\n"
 
 
-def loaded_number(name: str, place: int) -> list[str]:
+def loaded_number(name: str, index: int) -> list[str]:
     """Emit the load of a number of the geometry."""
     return [
-        f"  %{name}_g = getelementptr i64, ptr %g, i64 {place}",
+        f"  %{name}_g = getelementptr i64, ptr %g, i64 {index}",
         f"  %{name} = load i64, ptr %{name}_g",
     ]

@@ -39,13 +39,13 @@ class Code:
         """Emit the product of two integers."""
         return self.new(f"mul i64 {a}, {b}")
 
-    def at(self, kind: str, base: str, place: str) -> str:
+    def at(self, kind: str, base: str, index: str) -> str:
         """Emit a pointer to an element."""
-        return self.new(f"getelementptr {kind}, ptr {base}, i64 {place}")
+        return self.new(f"getelementptr {kind}, ptr {base}, i64 {index}")
 
-    def number(self, table: str, place: int | str) -> str:
+    def number(self, table: str, index: int | str) -> str:
         """Emit the load of a number from an array of int64."""
-        return self.new(f"load i64, ptr {self.at('i64', table, str(place))}")
+        return self.new(f"load i64, ptr {self.at('i64', table, str(index))}")
 
     def numbers(self, table: str, names: Sequence[str]) -> dict[str, str]:
         """Emit the loads of all numbers of a table, by name."""
@@ -110,15 +110,15 @@ class FloatCode(Code):
         super().__init__()
         self.kind = {"float32": "float", "float64": "double"}[dtype]
 
-    def value(self, array: str, place: str, kind: str = "") -> str:
+    def value(self, array: str, index: str, kind: str = "") -> str:
         """Emit the load of an element."""
         kind = kind or self.kind
-        return self.new(f"load {kind}, ptr {self.at(kind, array, place)}")
+        return self.new(f"load {kind}, ptr {self.at(kind, array, index)}")
 
-    def store(self, value: str, array: str, place: str, kind: str = "") -> None:
+    def store(self, value: str, array: str, index: str, kind: str = "") -> None:
         """Write an element."""
         kind = kind or self.kind
-        self.do(f"store {kind} {value}, ptr {self.at(kind, array, place)}")
+        self.do(f"store {kind} {value}, ptr {self.at(kind, array, index)}")
 
     def wide(self, value: str) -> str:
         """Emit a number as float64."""

@@ -36,9 +36,9 @@ class Loop:
         return made_of([value for value, _ in self.writes], self.reads)
 
 
-def made_of(outputs: Sequence[Value], given: Sequence[Value] = ()) -> list[Value]:
-    """Return values and all their operands, in order, except the given ones and theirs."""
-    done = set(map(id, given))
+def made_of(outputs: Sequence[Value], leaves: Sequence[Value] = ()) -> list[Value]:
+    """Return values and all their operands, in order, except the leaves and their operands."""
+    done = set(map(id, leaves))
     order: list[Value] = []
     stack = [(value, False) for value in reversed(outputs)]
     while stack:

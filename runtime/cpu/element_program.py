@@ -63,10 +63,10 @@ class Value:
         """LLVM's type. Raises CannotLower for a dtype that it has not."""
         if self.kind == "place" or self.dtype == POINTER:
             return "ptr"
-        found = REGISTERS.get(self.dtype)
-        if found is None:
+        register = REGISTERS.get(self.dtype)
+        if register is None:
             raise CannotLower(self.dtype)
-        return found
+        return register
 
     @property
     def name(self) -> str:
@@ -117,10 +117,10 @@ class ElementProgram:
     ) -> Value:
         """Return a value, an existing one if it is equal."""
         key = (kind, dtype, text, tuple(map(id, operands)), id(detail) if kind == "operator" else detail)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Value(kind, dtype, text, operands, detail)
-        return found
+        value = self._known.get(key)
+        if value is None:
+            value = self._known[key] = Value(kind, dtype, text, operands, detail)
+        return value
 
     def instruction(self, dtype: str, text: str, *operands: Value) -> Value:
         """Return an LLVM instruction; ``{0}`` in its text is the first operand."""
@@ -189,8 +189,8 @@ class ElementProgram:
         """Return a * b + c, rounded once (fused multiply-add)."""
         kind = full(a)
         suffix = {"float": "f32", "double": "f64"}[kind]
-        given = ", ".join(f"{kind} {{{i}}}" for i in range(3))
-        return self.instruction(a.dtype, f"call {kind} @llvm.fma.{suffix}({given})", a, b, c)
+        parameters = ", ".join(f"{kind} {{{i}}}" for i in range(3))
+        return self.instruction(a.dtype, f"call {kind} @llvm.fma.{suffix}({parameters})", a, b, c)
 
     def reinterpreted(self, a: Value, dtype: str) -> Value:
         """Return a number's bits reinterpreted as another type of the same width."""
@@ -241,19 +241,19 @@ class ElementProgram:
                 raise CannotLower("float64 to float16")
             narrow = self._narrowed_to_half if dtype == "float16" else self._narrowed_to_bfloat16
             return narrow(self.convert(a, "float32"))
-        to, source = REGISTERS[dtype], a.register
+        target, source = REGISTERS[dtype], a.register
         if kind_of(a) == "f":
-            if to in ("float", "double"):
-                name = "fpext" if to == "double" else "fptrunc"
-                return self.instruction(dtype, f"{name} {source} {{0}} to {to}", a)
+            if target in ("float", "double"):
+                name = "fpext" if target == "double" else "fptrunc"
+                return self.instruction(dtype, f"{name} {source} {{0}} to {target}", a)
             return self._truncated(a, dtype)
-        if to in ("float", "double"):
+        if target in ("float", "double"):
             name = "sitofp" if kind_of(a) == "i" else "uitofp"
-            return self.instruction(dtype, f"{name} {source} {{0}} to {to}", a)
-        if WIDTHS[to] == WIDTHS[source]:
-            return self.instruction(dtype, f"or {to} {{0}}, 0", a)
-        name = "trunc" if WIDTHS[to] < WIDTHS[source] else "sext" if kind_of(a) == "i" else "zext"
-        return self.instruction(dtype, f"{name} {source} {{0}} to {to}", a)
+            return self.instruction(dtype, f"{name} {source} {{0}} to {target}", a)
+        if WIDTHS[target] == WIDTHS[source]:
+            return self.instruction(dtype, f"or {target} {{0}}, 0", a)
+        name = "trunc" if WIDTHS[target] < WIDTHS[source] else "sext" if kind_of(a) == "i" else "zext"
+        return self.instruction(dtype, f"{name} {source} {{0}} to {target}", a)
 
     def _truncated(self, a: Value, dtype: str) -> Value:
         """Truncate a float to an integer. Out of range, the result is the least integer, or its low bits for narrow

@@ -78,9 +78,9 @@ def scaled(p: ElementProgram, a: Value, power: Value) -> Value:
 
 def exp(p: ElementProgram, a: Value) -> Value:
     """Return e to the power of `a`."""
-    least, most = number(p, EXP_LEAST), number(p, EXP_MOST)
-    x = p.select(p.compare("lt", a, least), least, a)
-    x = p.select(p.compare("gt", x, most), most, x)
+    lower_bound, upper_bound = number(p, EXP_LEAST), number(p, EXP_MOST)
+    x = p.select(p.compare("lt", a, lower_bound), lower_bound, a)
+    x = p.select(p.compare("gt", x, upper_bound), upper_bound, x)
     magic = number(p, TO_WHOLE)
     word = p.arithmetic("add", p.arithmetic("mul", x, number(p, LOG2_E)), magic)
     whole = p.arithmetic("sub", word, magic)
@@ -104,11 +104,11 @@ def log(p: ElementProgram, a: Value) -> Value:
     power = p.select(tiny, p.arithmetic("sub", power, p.number(23, I32)), power)
     y = p.arithmetic("sub", mantissa, number(p, 1))
     share = p.arithmetic("div", polynomial(p, LOG_ABOVE, y), polynomial(p, LOG_BELOW, y))
-    found = p.fused(p.convert(power, F32), number(p, LN2), share)
+    result = p.fused(p.convert(power, F32), number(p, LN2), share)
     infinite = number(p, float("inf"))
-    found = p.select(p.compare("lt", a, infinite), found, a)  # infinity and NaN are unchanged
-    found = p.select(p.compare("lt", a, number(p, 0)), number(p, float("nan")), found)
-    return p.select(p.compare("eq", a, number(p, 0)), number(p, float("-inf")), found)
+    result = p.select(p.compare("lt", a, infinite), result, a)  # infinity and NaN are unchanged
+    result = p.select(p.compare("lt", a, number(p, 0)), number(p, float("nan")), result)
+    return p.select(p.compare("eq", a, number(p, 0)), number(p, float("-inf")), result)
 
 
 def _sine(is_cosine: bool) -> Callable[[ElementProgram, Value], Value]:
@@ -130,8 +130,8 @@ def _sine(is_cosine: bool) -> Callable[[ElementProgram, Value], Value]:
         is_even, is_first_half = (
             p.compare("eq", p.bitwise("and", count, p.number(bit, I32)), p.number(0, I32)) for bit in (1, 2)
         )
-        found = p.select(is_even, sine, cosine)
-        return p.select(is_first_half, found, p.arithmetic("sub", number(p, 0), found))
+        result = p.select(is_even, sine, cosine)
+        return p.select(is_first_half, result, p.arithmetic("sub", number(p, 0), result))
 
     return write
 
@@ -155,6 +155,6 @@ def instructions_of(p: ElementProgram, name: str, a: Value) -> Value | None:
         return None
     if name in FUNCTIONS:
         return FUNCTIONS[name](p, a)
-    write, most = RANGED[name]
-    p.outside.append(p.compare("gt", p.intrinsic("fabs", a), number(p, most)))
+    write, max_abs = RANGED[name]
+    p.outside.append(p.compare("gt", p.intrinsic("fabs", a), number(p, max_abs)))
     return write(p, a)

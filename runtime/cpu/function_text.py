@@ -36,26 +36,26 @@ class FunctionText:
         """Return the whole function text, which returns a value."""
         return "\n".join([*self.lines, f"  ret {text}", "}"]) + "\n"
 
-    def loaded(self, kind: str, pointer: str, place: str) -> str:
+    def loaded(self, kind: str, pointer: str, index: str) -> str:
         """Emit the load of a number or a vector at an element of float32."""
-        at = self.let(f"getelementptr float, ptr {pointer}, i64 {place}")
-        return self.let(f"load {kind}, ptr {at}, align 1")
+        address = self.let(f"getelementptr float, ptr {pointer}, i64 {index}")
+        return self.let(f"load {kind}, ptr {address}, align 1")
 
-    def lanes(self, value: str, width: int, places: Sequence[int]) -> str:
+    def lanes(self, value: str, width: int, lane_indices: Sequence[int]) -> str:
         """Emit the selection of some lanes of a vector."""
-        mask = ", ".join(f"i32 {place}" for place in places)
+        mask = ", ".join(f"i32 {lane}" for lane in lane_indices)
         return self.let(
-            f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(places)} x i32> <{mask}>"
+            f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(lane_indices)} x i32> <{mask}>"
         )
 
     def added(self, kind: str, a: str, b: str, name: str = "") -> str:
         """Emit a + b."""
         return self.let(f"fadd {kind} {a}, {b}", name)
 
-    def step(self, place: str, name: str, count: int, end: str, here: str, after: str) -> None:
+    def step(self, index: str, name: str, count: int, end: str, body_label: str, exit_label: str) -> None:
         """End a block that runs again `count` elements further on, until the end."""
-        self.let(f"add i64 {place}, {count}", name)
-        self.go(f"i1 {self.let(f'icmp ult i64 {name}, {end}')}, label %{here}, label %{after}")
+        self.let(f"add i64 {index}, {count}", name)
+        self.go(f"i1 {self.let(f'icmp ult i64 {name}, {end}')}, label %{body_label}, label %{exit_label}")
 
     def folded(self, value: str, width: int) -> str:
         """Emit the sum of a vector's lower and upper halves."""
@@ -71,7 +71,7 @@ class FunctionText:
         return self.added("float", first, second)
 
     def vectors_added(
-        self, kind: str, lanes: int, places: tuple[str, str, str], term: Callable[[str, str], str]
+        self, kind: str, lanes: int, bounds: tuple[str, str, str], term: Callable[[str, str], str]
     ) -> str:
         """Emit a loop that sums the terms of four vectors at a time, from label ``vectors`` to ``enough``, as one
         vector.
@@ -79,10 +79,10 @@ class FunctionText:
         Args:
             kind: The vectors' type.
             lanes: The number of lanes of the type.
-            places: The first element, the label before the loop, and the end.
-            term: Function from a type and a place to the summand.
+            bounds: The first element, the label before the loop, and the end.
+            term: Function from a type and an index to the summand.
         """
-        start, before, end = places
+        start, before, end = bounds
         self.label("vectors")
         i = self.let(f"phi i64 [{start}, %{before}], [%i_next, %vectors]")
         sums = self._lane_sums(kind, before)

@@ -31,14 +31,14 @@ def tanh(p: ElementProgram, a: Value) -> Value:
     """Return the hyperbolic tangent, within 1.2 units in the last place."""
     size, square = p.intrinsic("fabs", a), p.arithmetic("mul", a, a)
     small = p.fused(p.arithmetic("mul", square, polynomial(p, TANH, square)), size, size)
-    most = number(p, TANH_SATURATION)
-    x = p.select(p.compare("gt", size, most), most, size)
+    saturation = number(p, TANH_SATURATION)
+    x = p.select(p.compare("gt", size, saturation), saturation, size)
     scale, share = exponential(p, p.arithmetic("add", x, x))
     above = p.arithmetic("add", p.fused(scale, share, scale), number(p, 1))
     large = p.arithmetic("sub", number(p, 1), p.arithmetic("div", number(p, 2), above))
-    found = p.select(p.compare("lt", size, number(p, SMALL)), small, large)
+    result = p.select(p.compare("lt", size, number(p, SMALL)), small, large)
     sign = p.bitwise("and", p.reinterpreted(a, I32), p.number(-(2**31), I32))
-    return p.reinterpreted(p.bitwise("or", p.reinterpreted(found, I32), sign), F32)
+    return p.reinterpreted(p.bitwise("or", p.reinterpreted(result, I32), sign), F32)
 
 
 def sigmoid(p: ElementProgram, a: Value) -> Value:

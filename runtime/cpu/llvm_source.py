@@ -70,8 +70,8 @@ class _Writer:
             lines += element_pointer(
                 f"q{j}", f"%b{j}_{inner}", storage(value.dtype), step, f"%i{inner}", f"%s{j}_{inner}"
             )
-        given = len(self.outputs)
-        reads = [(value, f"%q{given + i}") for i, value in enumerate(self.inputs)]
+        num_outputs = len(self.outputs)
+        reads = [(value, f"%q{num_outputs + i}") for i, value in enumerate(self.inputs)]
         reads += [(value, f"%q{value.detail}") for value in self.accumulators]
         writes = [(value, f"%q{j}") for j, value in enumerate(self.outputs)]
         return [*lines, *element_lines(reads, self.instructions, writes, {})]
@@ -79,13 +79,13 @@ class _Writer:
 
 def declarations(instructions: Sequence[Value]) -> str:
     """Return the declarations of the LLVM intrinsics that instructions call."""
-    found = {}
+    by_name = {}
     for value in instructions:
         if value.text.startswith("call "):
             head, _, arguments = value.text[5:].partition("(")
             types = ", ".join(argument.split()[0] for argument in arguments.split(", "))
-            found[head] = f"declare {head}({types})\n"
-    return "".join(found.values())
+            by_name[head] = f"declare {head}({types})\n"
+    return "".join(by_name.values())
 
 
 def nest(
@@ -109,16 +109,16 @@ def nest(
         before: Lines before the loops.
         known: Numbers that are constant, by their names: ``n{d}``, and ``s{j}_{d}``, an array's stride.
     """
-    places = range(len(moves))
+    arrays = range(len(moves))
     lines = []
 
-    def loaded(name: str, place: int) -> list[str]:
+    def loaded(name: str, index: int) -> list[str]:
         number = None if known is None else known.get(name)
-        return loaded_number(name, place) if number is None else [f"  %{name} = add i64 0, {number}"]
+        return loaded_number(name, index) if number is None else [f"  %{name} = add i64 0, {number}"]
 
     for d in range(rank):
         lines += loaded(f"n{d}", d)
-    for j in places:
+    for j in arrays:
         base = rank + j * (rank + 1)
         lines += loaded_number(f"o{j}", base)
         lines.append(f"  %b{j}_0 = getelementptr i8, ptr %p{j}, i64 %o{j}")
@@ -129,8 +129,8 @@ def nest(
     for d in range(loops):
         lines += _opened(d)
         if d < rank - 1:
-            lines += [f"  %m{j}_{d} = mul i64 %i{d}, %s{j}_{d}" for j in places]
-            lines += [f"  %b{j}_{d + 1} = getelementptr i8, ptr %b{j}_{d}, i64 %m{j}_{d}" for j in places]
+            lines += [f"  %m{j}_{d} = mul i64 %i{d}, %s{j}_{d}" for j in arrays]
+            lines += [f"  %b{j}_{d + 1} = getelementptr i8, ptr %b{j}_{d}, i64 %m{j}_{d}" for j in arrays]
     lines += body
     if not loops:
         lines.append("  br label %done")
@@ -145,14 +145,14 @@ def nest(
     return [*lines, "done:"]
 
 
-def element_pointer(name: str, base: str, kind: str, step: str, place: str, stride: str) -> list[str]:
+def element_pointer(name: str, base: str, kind: str, step: str, index: str, stride: str) -> list[str]:
     """Emit the pointer to an element of a row that is contiguous, a single element, or strided."""
     if step == "unit":
-        return [f"  %{name} = getelementptr {kind}, ptr {base}, i64 {place}"]
+        return [f"  %{name} = getelementptr {kind}, ptr {base}, i64 {index}"]
     if step == "zero":
         return [f"  %{name} = getelementptr i8, ptr {base}, i64 0"]
     return [
-        f"  %{name}_m = mul i64 {place}, {stride}",
+        f"  %{name}_m = mul i64 {index}, {stride}",
         f"  %{name} = getelementptr i8, ptr {base}, i64 %{name}_m",
     ]
 

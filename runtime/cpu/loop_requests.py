@@ -40,21 +40,21 @@ class DeferredLoop:
 
     Args:
         make: Function that compiles the loop. It returns None if no loop has the bits of NumPy's passes.
-        worth: Amount of work before the loop is compiled, in the kernel's own units.
+        compile_threshold: Amount of work before the loop is compiled, in the kernel's own units.
     """
 
-    __slots__ = ("done", "loop", "make", "worth")
+    __slots__ = ("compile_threshold", "done", "loop", "make")
 
-    def __init__(self, make: Callable[[], Loop | None], worth: int) -> None:
-        self.make, self.worth, self.done = make, worth, 0
+    def __init__(self, make: Callable[[], Loop | None], compile_threshold: int) -> None:
+        self.make, self.compile_threshold, self.done = make, compile_threshold, 0
         self.loop: Loop | None = None
 
     def beside(self, work: int) -> Loop | None:
         """Return the loop if it is compiled. Otherwise count this much work, which NumPy does."""
         loop = self.loop
-        if loop is None and self.done < self.worth:
+        if loop is None and self.done < self.compile_threshold:
             self.done += work
-            if self.done >= self.worth:
+            if self.done >= self.compile_threshold:
                 background.ask(self._compile)
         return loop
 

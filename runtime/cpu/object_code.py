@@ -129,8 +129,8 @@ def _asked(command: str, text: str = "") -> bytes:
     except OSError as error:
         raise MemoryError(f"no process can be started to compile loops: {error}") from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[-STDERR_LENGTH:]
-        raise MemoryError(f"the process that compiles loops ended with status {done.returncode}: {said}")
+        stderr = done.stderr.decode(errors="replace").strip()[-STDERR_LENGTH:]
+        raise MemoryError(f"the process that compiles loops ended with status {done.returncode}: {stderr}")
     return done.stdout
 
 
@@ -143,11 +143,11 @@ def _arrays_have_pointers_at(offset: int) -> bool:
 def _symbols() -> dict[str, int]:
     """Return addresses of external symbols: Python functions that code calls, and those of `define_symbol`."""
     functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "PyErr_SetString")
-    found = {
+    addresses = {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in functions
     }
     error = ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, "PyExc_RuntimeError"))
-    return {**found, "_Py_NoneStruct": id(None), "PyExc_RuntimeError": error}
+    return {**addresses, "_Py_NoneStruct": id(None), "PyExc_RuntimeError": error}
 
 
 def define_symbol(name: str, address: int) -> None:
@@ -210,9 +210,9 @@ counts = {"compiled": 0, "read": 0}
 
 def loop_function(text: str) -> Callable[..., None]:
     """Return the builtin that a module's text defines as `call`. Raise MemoryError if LLVM would run out of memory."""
-    found = target()
-    assert found is not None
-    key = hashlib.sha256(f"{found.key}\n{text}".encode()).hexdigest()
+    machine = target()
+    assert machine is not None
+    key = hashlib.sha256(f"{machine.key}\n{text}".encode()).hexdigest()
     with _lock:
         code = _loaded.get(key)
         if code is None:
@@ -237,12 +237,12 @@ def shared_function(name: str, text: str) -> int:
 
     Its text is already vectorized, so it is compiled without optimization.
     """
-    found = target()
-    assert found is not None
+    machine = target()
+    assert machine is not None
     with _lock:
         code = _functions.get(name)
         if code is None:
-            key = hashlib.sha256(f"{found.key}\n{name}\n{text}".encode()).hexdigest()
+            key = hashlib.sha256(f"{machine.key}\n{name}\n{text}".encode()).hexdigest()
             code = _functions[name] = _load(key, text, name, optimizes=False)
             define_symbol(name, code.address)
     return code.address
@@ -278,7 +278,7 @@ def _read(key: str) -> bytes | None:
     if cache is None:
         return None
     try:
-        return cache.read(PART, key, is_sealed=True, most=MAX_BYTES)
+        return cache.read(PART, key, is_sealed=True, max_bytes=MAX_BYTES)
     except UntrustedFileError as error:
         folder = cache.folder(PART)
         warn_once(folder, f"compiled loops are not read from {folder}, but compiled anew: {error}")

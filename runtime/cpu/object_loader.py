@@ -67,19 +67,19 @@ class LoadedObject:
         (table,) = struct.unpack_from("<Q", data, 40)
         entry_size, count = struct.unpack_from("<HH", data, 58)
         sections = [Section(*SECTION.unpack_from(data, table + i * entry_size)) for i in range(count)]
-        places, size = _places(sections)
+        offsets, size = _places(sections)
         self._memory = _mapped(size)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        for i, place in places.items():
+        for i, offset in offsets.items():
             section = sections[i]
             if section.type != ZEROS:
                 content = data[section.offset : section.offset + section.size]
-                self._memory[place : place + section.size] = content
-        starts = {i: base + place for i, place in places.items()}
+                self._memory[offset : offset + section.size] = content
+        starts = {i: base + offset for i, offset in offsets.items()}
         self.addresses, symbols = _symbols(data, sections, starts, find)
         for section in sections:
-            if section.type == RELOCATIONS and section.info in places:
-                self._relocate(section, data, places[section.info], sections[section.info].size, symbols)
+            if section.type == RELOCATIONS and section.info in offsets:
+                self._relocate(section, data, offsets[section.info], sections[section.info].size, symbols)
         _make_executable(base, size)
 
     def _relocate(
@@ -96,16 +96,16 @@ class LoadedObject:
 
 def _places(sections: list[Section]) -> tuple[dict[int, int], int]:
     """Return where each section that is loaded begins, by its number, and the bytes of all."""
-    places, size = {}, 0
+    offsets, size = {}, 0
     for i, section in enumerate(sections):
         if section.flags & ALLOCATED and section.type != UNWIND and section.size:
             if section.flags & WRITABLE:
                 raise ValueError("object code has variables, whose memory must not be executable")
             alignment = max(section.alignment, 1)
             size = -(-size // alignment) * alignment
-            places[i] = size
+            offsets[i] = size
             size += section.size
-    return places, size
+    return offsets, size
 
 
 def _symbols(
@@ -116,7 +116,7 @@ def _symbols(
     A symbol that is not defined is looked up when a relocation asks for it.
     """
     defined: dict[str, int] = {}
-    found: list[Callable[[], int]] = []
+    address_of_entry: list[Callable[[], int]] = []
     for table in [each for each in sections if each.type == SYMBOL_TABLE]:
         names = sections[table.link].offset
         for entry in SYMBOL.iter_unpack(data[table.offset : table.offset + table.size]):
@@ -126,10 +126,10 @@ def _symbols(
                 address = starts[section] + value
                 if name:
                     defined[name] = address
-                found.append(lambda address=address: address)  # type: ignore[misc]
+                address_of_entry.append(lambda address=address: address)  # type: ignore[misc]
             else:
-                found.append(lambda name=name, section=section: _outside(name, section, find))  # type: ignore[misc]
-    return defined, found
+                address_of_entry.append(lambda name=name, section=section: _outside(name, section, find))  # type: ignore[misc]
+    return defined, address_of_entry
 
 
 def _outside(name: str, section: int, find: Callable[[str], int]) -> int:

@@ -142,18 +142,18 @@ class _SharedLoop:
         self, share: Loop, loop: Loop, table: Array, workspace: tuple[int, int] | None, *, waking: bool
     ) -> None:
         self.share, self.loop, self.table = share, loop, table
-        place, size = workspace or (-1, 0)
-        self.place, self.size = place, _whole_lines(size)
-        self.numbers = np.array([part_address(loop), *table.shape, place, self.size, int(waking)])
+        position, size = workspace or (-1, 0)
+        self.place, self.size = position, _whole_lines(size)
+        self.numbers = np.array([part_address(loop), *table.shape, position, self.size, int(waking)])
 
     def __call__(self, *arrays: Array) -> None:
-        words, place = _words(), self.place
-        if place < 0:
+        words, position = _words(), self.place
+        if position < 0:
             self.share(words, self.numbers, self.table, *arrays)
             return
         room = borrow(self.size * int(words[WORDS["threads"]]))
         try:
-            self.share(words, self.numbers, self.table, *arrays[:place], room, *arrays[place:])
+            self.share(words, self.numbers, self.table, *arrays[:position], room, *arrays[position:])
         finally:
             give_back(room)
 
@@ -188,11 +188,11 @@ def _by_parallel_for(
                 for part in parts[first:last]:
                     loop(part, *arrays)
                 return
-            place, size = workspace
+            position, size = workspace
             room = borrow(size)
             try:
                 for part in parts[first:last]:
-                    loop(part, *arrays[:place], room, *arrays[place:])
+                    loop(part, *arrays[:position], room, *arrays[position:])
             finally:
                 give_back(room)
 

@@ -319,20 +319,22 @@ do:
 
 
 def _futex(machine: str, operation: int, value: str) -> str:
-    given = f"i64 {FUTEX[machine]}, ptr %generation, i64 {operation}, i32 {value}, ptr null, ptr null, i32 0"
-    return f"  %r = call i64 (i64, ...) @syscall({given})"
+    arguments = (
+        f"i64 {FUTEX[machine]}, ptr %generation, i64 {operation}, i32 {value}, ptr null, ptr null, i32 0"
+    )
+    return f"  %r = call i64 (i64, ...) @syscall({arguments})"
 
 
 def _pointers() -> str:
     return "\n".join(
-        f"  %{name} = getelementptr i64, ptr %pool, i64 {place}" for name, place in WORDS.items()
+        f"  %{name} = getelementptr i64, ptr %pool, i64 {index}" for name, index in WORDS.items()
     )
 
 
-def _array(name: str, place: int) -> str:
+def _array(name: str, index: int) -> str:
     return "\n".join(
         [
-            f"  %{name}_at = getelementptr ptr, ptr %arguments, i64 {place}",
+            f"  %{name}_at = getelementptr ptr, ptr %arguments, i64 {index}",
             f"  %{name}_object = load ptr, ptr %{name}_at",
             f"  %{name}_data = getelementptr i8, ptr %{name}_object, i64 {DATA}",
             f"  %{name} = load ptr, ptr %{name}_data",

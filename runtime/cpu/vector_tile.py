@@ -23,11 +23,13 @@ class Shape:
         suffix = "f32" if dtype == "float32" else "f64"
         self.fused = f"@llvm.fma.v{self.lanes}{suffix}"
         self.summed = f"@llvm.vector.reduce.fadd.v{self.lanes}{suffix}"
-        many = registers >= 32
-        self.tiles = {8: 3, 4: 6, 2: 8, 1: 8} if many else {4: 3, 2: 5, 1: 8}
+        has_many_registers = registers >= 32
+        self.tiles = {8: 3, 4: 6, 2: 8, 1: 8} if has_many_registers else {4: 3, 2: 5, 1: 8}
         """Vectors of positions by rows of a tile."""
         self.sums = (
-            {8: (3, 1), 4: (3, 1), 2: (3, 1), 1: (9, 3, 1)} if many else {4: (3, 1), 2: (3, 1), 1: (9, 3, 1)}
+            {8: (3, 1), 4: (3, 1), 2: (3, 1), 1: (9, 3, 1)}
+            if has_many_registers
+            else {4: (3, 1), 2: (3, 1), 1: (9, 3, 1)}
         )
         """Taps of a tile of sums by rows."""
 
@@ -74,8 +76,8 @@ class VectorTile:
         """Add to each row its factor, which is an element of an array, times the vectors at `source`."""
         code, v, kind, lanes = self.code, self.shape.vector, self.shape.kind, self.shape.lanes
         met = [self._vector(source, j) for j in range(len(self.sums[0]))]
-        for (base, place), sums in zip(factors, self.sums, strict=True):
-            number = code.new(f"load {kind}, ptr {code.at(kind, base, place)}")
+        for (base, index), sums in zip(factors, self.sums, strict=True):
+            number = code.new(f"load {kind}, ptr {code.at(kind, base, index)}")
             first = code.new(f"insertelement {v} poison, {kind} {number}, i64 0")
             factor = code.new(f"shufflevector {v} {first}, {v} poison, <{lanes} x i32> zeroinitializer")
             for total, vector in zip(sums, met, strict=True):
@@ -90,12 +92,12 @@ class VectorTile:
             for j, total in enumerate(sums):
                 made, old = code.new(f"load {v}, ptr {total}"), self._vector(target, j)
                 before = code.new(f"select i1 {adds}, {v} {old}, {v} zeroinitializer")
-                at = code.at(self.shape.kind, target, str(j * self.shape.lanes))
+                address = code.at(self.shape.kind, target, str(j * self.shape.lanes))
                 code.do(
-                    f"store {v} {code.new(f'fadd {v} {before}, {made}')}, ptr {at}, align {self.shape.size}"
+                    f"store {v} {code.new(f'fadd {v} {before}, {made}')}, ptr {address}, align {self.shape.size}"
                 )
 
     def _vector(self, base: str, j: int) -> str:
-        """Emit the load of a vector at a place."""
-        at = self.code.at(self.shape.kind, base, str(j * self.shape.lanes))
-        return self.code.new(f"load {self.shape.vector}, ptr {at}, align {self.shape.size}")
+        """Emit the load of the `j`-th vector from an address."""
+        address = self.code.at(self.shape.kind, base, str(j * self.shape.lanes))
+        return self.code.new(f"load {self.shape.vector}, ptr {address}, align {self.shape.size}")

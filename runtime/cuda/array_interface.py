@@ -78,19 +78,21 @@ def imported(exporter: Any) -> tuple[DataPtr, TensorSpec]:
     return DataPtr(0 if empty else address, nbytes, device, context=exporter), spec
 
 
-def _strides(given: Any, sizes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def _strides(byte_strides: Any, sizes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Convert strides from bytes to elements; None is contiguous."""
-    if given is None:
+    if byte_strides is None:
         strides: list[int] = []
         step = 1
         for size in reversed(sizes):
             strides.append(step)
             step *= max(size, 1)
         return tuple(reversed(strides))
-    if len(given) != len(sizes):
-        raise ValueError(f"strides must be a sequence of the same length as shape, got {given} for {sizes}")
-    if any(stride < 0 for stride in given):
+    if len(byte_strides) != len(sizes):
+        raise ValueError(
+            f"strides must be a sequence of the same length as shape, got {byte_strides} for {sizes}"
+        )
+    if any(stride < 0 for stride in byte_strides):
         raise ValueError("At least one stride in the given cuda array is negative: copy it first.")
-    if any(stride % itemsize for stride, size in zip(given, sizes, strict=True) if size > 1):
+    if any(stride % itemsize for stride, size in zip(byte_strides, sizes, strict=True) if size > 1):
         raise ValueError("given cuda array strides not a multiple of the element byte size. Copy it first.")
-    return tuple(int(stride) // itemsize for stride in given)
+    return tuple(int(stride) // itemsize for stride in byte_strides)

@@ -32,9 +32,9 @@ WRONG_THREAD = "attempt to terminate a thread-local capture sequence from anothe
 ILLEGAL_STATE = "the operation cannot be performed in the present state"
 
 
-def capture_error(what: str, detail: str) -> RuntimeError:
-    """Return the driver's error `what`, one of the texts above, with the detail of the failed call."""
-    return RuntimeError(f"CUDA error: {what}: {detail}")
+def capture_error(error_text: str, detail: str) -> RuntimeError:
+    """Return the driver's error with one of the texts above, with the detail of the failed call."""
+    return RuntimeError(f"CUDA error: {error_text}: {detail}")
 
 
 def checked_mode(mode: str) -> CaptureMode:

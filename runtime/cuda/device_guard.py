@@ -14,10 +14,10 @@ def device_index(device: DeviceLike) -> int:
     """
     if device is None:
         return driver().current_device()
-    found = Device(device)
-    if found.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {found}")
-    return driver().current_device() if found.index is None else found.index
+    cuda_device = Device(device)
+    if cuda_device.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {cuda_device}")
+    return driver().current_device() if cuda_device.index is None else cuda_device.index
 
 
 class device_guard:

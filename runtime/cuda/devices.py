@@ -26,23 +26,23 @@ def device_index(device: DeviceLike, optional: bool = True) -> int:
     """
     if isinstance(device, int) and not isinstance(device, bool):
         return device
-    found = None if device is None else Device(device)
-    if found is not None and found.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {found}")
-    if found is None or found.index is None:
+    cuda_device = None if device is None else Device(device)
+    if cuda_device is not None and cuda_device.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {cuda_device}")
+    if cuda_device is None or cuda_device.index is None:
         if not optional:
             raise ValueError(
                 f"Expected a triten.device with a specified index or an integer, but got:{device}"
             )
         return driver().current_device()
-    return found.index
+    return cuda_device.index
 
 
-def checked_index(device: DeviceLike, what: str = "device") -> int:
+def checked_index(device: DeviceLike, noun: str = "device") -> int:
     """Return the index of an existing device; raise AssertionError for any other, as PyTorch does."""
     index = device_index(device)
     if not 0 <= index < driver().device_count():
-        raise AssertionError(f"Invalid {what} id: got {index}, expected 0 to {driver().device_count() - 1}")
+        raise AssertionError(f"Invalid {noun} id: got {index}, expected 0 to {driver().device_count() - 1}")
     return index
 
 
@@ -144,8 +144,8 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
     """Return the (major, minor) compute capability of a device."""
-    found = get_device_properties(device)
-    return found.major, found.minor
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:

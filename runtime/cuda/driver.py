@@ -42,13 +42,13 @@ class ThreadState(threading.local):
 
 
 def _device_and_streams() -> Callable[[], None]:
-    found = current_driver()
-    if found is None:
+    cuda = current_driver()
+    if cuda is None:
         return lambda: None
-    state, device, streams = found.thread_state, found.current_device(), dict(found.thread_state.streams)
+    state, device, streams = cuda.thread_state, cuda.current_device(), dict(cuda.thread_state.streams)
 
     def give() -> None:
-        found.set_device(device)
+        cuda.set_device(device)
         state.streams.update(streams)
 
     return give
@@ -405,19 +405,19 @@ class Driver(StreamCapture):
             (num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl),
             self._thread.device,
         )
-        found = self._compiled.get(key)
-        if found is None:
+        compiled = self._compiled.get(key)
+        if compiled is None:
             with self._compile_lock:
-                found = self._compiled.get(key)
-                if found is None:
+                compiled = self._compiled.get(key)
+                if compiled is None:
                     check_parameters(kernel, signature, constexprs, divisible)
                     self.check_may_load(kernel_name(kernel))
                     options = compiler_options(
                         num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl
                     )
-                    found = self._compile(kernel, signature, constexprs, divisible, options)
-                    self._compiled[key] = found
-        return found
+                    compiled = self._compile(kernel, signature, constexprs, divisible, options)
+                    self._compiled[key] = compiled
+        return compiled
 
     def machine_code(self) -> MachineCode:
         """Return the loader and launcher of code that Triton compiled for its caller.
@@ -480,19 +480,19 @@ def check_parameters(
     twice = [n for n in names if n in signature and n in constexprs]
     unknown = [n for n in [*signature, *constexprs] if n not in names]
     astray = [n for n in divisible if n not in signature]
-    for fault, what in (
+    for fault, problem in (
         (missing, "missing from both signature and constexprs"),
         (twice, "given in both signature and constexprs"),
         (unknown, f"not among the parameters {names}"),
         (astray, "declared divisible, but not in the signature"),
     ):
         if fault:
-            raise TypeError(f"compile(): kernel '{name}': {', '.join(map(repr, fault))} {what}")
+            raise TypeError(f"compile(): kernel '{name}': {', '.join(map(repr, fault))} {problem}")
 
 
 def check_grid(name: str, grid: Grid) -> None:
     """Raise RuntimeError for a grid beyond CUDA's limits."""
-    if any(not 0 <= size <= most for size, most in zip(grid, MAX_GRID, strict=True)):
+    if any(not 0 <= size <= max_size for size, max_size in zip(grid, MAX_GRID, strict=True)):
         raise RuntimeError(
             f"CUDA error: invalid configuration argument: kernel '{name}': expected a grid of at most "
             f"{MAX_GRID}, got {grid}"
@@ -518,8 +518,8 @@ def driver() -> Driver:
         RuntimeError: If CuPy is missing or finds no device, if the interpreter was requested after Triton had been
             imported without it, or for another value of ``TRITEN_CUDA``.
     """
-    found = _driver
-    return found if found is not None else _choose()
+    chosen = _driver
+    return chosen if chosen is not None else _choose()
 
 
 def current_driver() -> Driver | None:
@@ -539,10 +539,10 @@ def _choose() -> Driver:
 
 def wanted() -> str:
     """Return the driver that the environment names, or an empty string. Raise RuntimeError for an unknown one."""
-    found = os.environ.get("TRITEN_CUDA", "")
-    if found not in ("", "interpret", "emulate", "cupy"):
-        raise RuntimeError(f"TRITEN_CUDA: expected 'interpret', 'emulate', 'cupy' or nothing, got {found!r}")
-    return found
+    name = os.environ.get("TRITEN_CUDA", "")
+    if name not in ("", "interpret", "emulate", "cupy"):
+        raise RuntimeError(f"TRITEN_CUDA: expected 'interpret', 'emulate', 'cupy' or nothing, got {name!r}")
+    return name
 
 
 def wants_interpreter() -> bool:

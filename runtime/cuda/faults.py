@@ -159,17 +159,17 @@ class DeviceFaults:
         """
         key, size = tuple(faults), -len(faults) % GROUP + len(faults)
         with self._lock:
-            found = self._flags.get(key)
-            if found is not None or (found := self._new(key, size)) is not None:
-                return found
+            flags = self._flags.get(key)
+            if flags is not None or (flags := self._new(key, size)) is not None:
+                return flags
         self._reclaim()
         with self._lock:
-            found = self._new(key, size)
-            if found is None:
+            flags = self._new(key, size)
+            if flags is None:
                 self._grow()
-                found = self._new(key, size)
-            assert found is not None, "a block has words for every plan"
-            return found
+                flags = self._new(key, size)
+            assert flags is not None, "a block has words for every plan"
+            return flags
 
     def _new(self, key: tuple[Fault, ...], size: int) -> FaultFlags | None:
         free = self._free.get(size)
@@ -220,11 +220,11 @@ class DeviceFaults:
 
     def _raise(self) -> None:
         with self._lock:
-            found = [block.faults[word] for block in self.blocks for word in _lowered(block)]
+            faults = [block.faults[word] for block in self.blocks for word in _lowered(block)]
         # Another thread may have cleared it first.
-        if found:
-            error = found[0].exception(self.device)
-            for fault in found[1:]:
+        if faults:
+            error = faults[0].exception(self.device)
+            for fault in faults[1:]:
                 error.add_note(f"also {fault.operator}(): {fault.message}")
             raise error
 
@@ -236,8 +236,8 @@ def _lowered(block: FaultBlock) -> Iterator[int]:
 
 def faults_of(cuda: Driver, device: int) -> DeviceFaults:
     """Return the fault reports of a device."""
-    found = cuda.faults.get(device)
-    return found if found is not None else cuda.faults.setdefault(device, DeviceFaults(cuda, device))
+    faults = cuda.faults.get(device)
+    return faults if faults is not None else cuda.faults.setdefault(device, DeviceFaults(cuda, device))
 
 
 def fault_flags(device: int, faults: Sequence[Fault]) -> FaultFlags:
@@ -247,9 +247,9 @@ def fault_flags(device: int, faults: Sequence[Fault]) -> FaultFlags:
 
 def raise_faults(cuda: Driver, device: int) -> None:
     """Raise the error of a fault that kernels on the device have reported; call it after waiting for them."""
-    found = cuda.faults.get(device)
-    if found is not None:
-        found.check()
+    faults = cuda.faults.get(device)
+    if faults is not None:
+        faults.check()
 
 
 def _forget_devices() -> None:

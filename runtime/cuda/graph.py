@@ -338,17 +338,17 @@ def free_abandoned_graphs() -> None:
         return
     while _abandoned:
         try:
-            found = _abandoned.popleft()
+            remains = _abandoned.popleft()
         except IndexError:  # another thread took it
             return
-        if found.replayed:
-            if found.kept:
-                found.driver.synchronize_event(found.replayed)
-            found.driver.destroy_event(found.replayed)
-        if found.executable:
-            found.driver.destroy_executable(found.executable)
-        if found.graph:
-            found.driver.destroy_graph(found.graph)
+        if remains.replayed:
+            if remains.kept:
+                remains.driver.synchronize_event(remains.replayed)
+            remains.driver.destroy_event(remains.replayed)
+        if remains.executable:
+            remains.driver.destroy_executable(remains.executable)
+        if remains.graph:
+            remains.driver.destroy_graph(remains.graph)
 
 
 _idle_streams: dict[int, list[Stream]] = {}

@@ -91,13 +91,13 @@ class CapturesUnderway:
         stream = self._driver.current_stream(device)
         if not self._driver.is_capturing(stream):
             return None
-        found = self._captures.get(self._driver.capture_id(stream))
-        if found is None:
+        capture = self._captures.get(self._driver.capture_id(stream))
+        if capture is None:
             raise RuntimeError(
                 "CUDA error: operation failed due to a previous error during capture, or not part of a capture "
                 "that a CUDAGraph began"
             )
-        return found
+        return capture
 
     def reserve(self, generator: Generator, counters: int) -> tuple[SeedInMemory, int] | None:
         """Return the seed and counters of a random op; see `CapturedDraws`."""
@@ -106,13 +106,13 @@ class CapturesUnderway:
         capture = self.current(generator.device.resolved_index)
         if capture is None:
             return None
-        found = capture.generators.get(generator)
-        if found is None:
+        draws = capture.generators.get(generator)
+        if draws is None:
             raise RuntimeError(
                 "Attempt to increase offset for a CUDA generator not in capture mode: register it by "
                 "CUDAGraph.register_generator_state before the capture begins"
             )
-        return found.reserve(counters)
+        return draws.reserve(counters)
 
     def check_may_change(self, generator: Generator, method: str) -> None:
         """Refuse to change a generator's state during a capture; see `CapturedDraws`."""

@@ -35,9 +35,9 @@ class NotedKernel(cuda.CompiledKernel):
         return self.launch
 
     def launch(self, grid: cuda.Grid, stream: int, *values: int | float) -> None:
-        given = len(self._request["signature"])
-        if len(values) != given:
-            raise TypeError(f"kernel '{self.name}': expected {given} arguments, got {len(values)}")
+        num_args = len(self._request["signature"])
+        if len(values) != num_args:
+            raise TypeError(f"kernel '{self.name}': expected {num_args} arguments, got {len(values)}")
         cuda.check_grid(self.name, grid)
         self._owner.launched.append(self._request)
         self._owner.grids.append(grid)

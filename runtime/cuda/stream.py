@@ -49,9 +49,9 @@ class StreamPool:
         """Return (handle, id) of the next stream of a pool; clamp a priority to the valid range."""
         level = -self.clamped(device, priority)
         with self._lock:
-            place = self._next.get((device, level), 0)
-            self._next[device, level] = place + 1
-            stream_id = (place % STREAMS_PER_POOL) << 5 | (level + 1) << 1 | 1
+            slot = self._next.get((device, level), 0)
+            self._next[device, level] = slot + 1
+            stream_id = (slot % STREAMS_PER_POOL) << 5 | (level + 1) << 1 | 1
         return self.handle(device, stream_id), stream_id
 
     def clamped(self, device: int, priority: int) -> int:
@@ -64,18 +64,18 @@ class StreamPool:
         """Return the handle of a stream id. Raise RuntimeError for an invalid id."""
         if stream_id & 1 == 0:
             return stream_id
-        level, place = (stream_id >> 1 & 0xF) - 1, stream_id >> 5
+        level, slot = (stream_id >> 1 & 0xF) - 1, stream_id >> 5
         with self._lock:
-            found = self._handles.get((device, stream_id))
-            if found is None:
-                if not (0 <= level < MAX_PRIORITIES and 0 <= place < STREAMS_PER_POOL):
+            handle = self._handles.get((device, stream_id))
+            if handle is None:
+                if not (0 <= level < MAX_PRIORITIES and 0 <= slot < STREAMS_PER_POOL):
                     raise RuntimeError(
                         f"Unrecognized stream id {stream_id}: it names no stream of device {device}"
                     )
-                found = self.driver.create_stream(device, -level)
-                self._handles[device, stream_id] = found
-                self._ids[device, found] = stream_id
-        return found
+                handle = self.driver.create_stream(device, -level)
+                self._handles[device, stream_id] = handle
+                self._ids[device, handle] = stream_id
+        return handle
 
     def id(self, device: int, handle: int) -> int:
         """Return the id of a stream handle."""
@@ -87,10 +87,10 @@ _pool: StreamPool | None = None
 
 def _pool_of(cuda: Driver) -> StreamPool:
     global _pool
-    found = _pool
-    if found is None or found.driver is not cuda:
-        found = _pool = StreamPool(cuda)
-    return found
+    pool = _pool
+    if pool is None or pool.driver is not cuda:
+        pool = _pool = StreamPool(cuda)
+    return pool
 
 
 class Stream:
@@ -279,14 +279,14 @@ def _default(cls: type[Stream], device: DeviceLike) -> Any:
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
     """Return an `ExternalStream`."""
-    found: Stream = ExternalStream(data_ptr, device)
-    return found
+    stream: Stream = ExternalStream(data_ptr, device)
+    return stream
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
     """Return a device's default stream, which is current until another is set."""
-    found: Stream = _default(Stream, device)
-    return found
+    stream: Stream = _default(Stream, device)
+    return stream
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
@@ -295,8 +295,8 @@ def current_stream(device: DeviceLike = None) -> Stream:
     index = device_index(device)
     cuda.check_device(index)
     handle = cuda.current_stream(index)
-    found: Stream = _stream(Stream, handle, index, _pool_of(cuda).id(index, handle))
-    return found
+    stream: Stream = _stream(Stream, handle, index, _pool_of(cuda).id(index, handle))
+    return stream
 
 
 def set_stream(stream: Stream | None) -> None:

@@ -58,10 +58,10 @@ def descriptor_type(type_: str) -> DescriptorType | None:
     A Gluon kernel's entry also names the layout of the block in shared memory, which tells the launch nothing:
     the compiler repeats it as the map's swizzle.
     """
-    found = re.fullmatch(r"tensordesc<(\w+)\[([\d, ]+)\](?:,\s*\w+\(.*\))?>", type_)
-    if found is None:
+    match = re.fullmatch(r"tensordesc<(\w+)\[([\d, ]+)\](?:,\s*\w+\(.*\))?>", type_)
+    if match is None:
         return None
-    return DescriptorType(found[1], tuple(int(size) for size in found[2].split(",")))
+    return DescriptorType(match[1], tuple(int(size) for size in match[2].split(",")))
 
 
 class Encoder(Protocol):
@@ -70,7 +70,7 @@ class Encoder(Protocol):
     def library(self) -> Any:
         """Return the driver's library."""
 
-    def check(self, status: int, what: str) -> None:
+    def check(self, status: int, operation: str) -> None:
         """Raise RuntimeError for a nonzero status of the driver."""
 
 

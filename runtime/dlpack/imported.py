@@ -106,21 +106,24 @@ def taken(capsule: Any, *, is_inference: bool = False) -> tuple[Any, TensorSpec]
     return np.ndarray(sizes, dtype.np, np.asarray(holder), 0, steps), spec
 
 
-def _device(given: Any) -> Device:
-    if given.kind in HOST_KINDS:
+def _device(dl_device: Any) -> Device:
+    if dl_device.kind in HOST_KINDS:
         return CPU
-    if given.kind in CUDA_KINDS:
-        return Device("cuda", given.index)
-    raise BufferError(f"from_dlpack: expected memory of the CPU or of CUDA, got DLPack's device {given.kind}")
+    if dl_device.kind in CUDA_KINDS:
+        return Device("cuda", dl_device.index)
+    raise BufferError(
+        f"from_dlpack: expected memory of the CPU or of CUDA, got DLPack's device {dl_device.kind}"
+    )
 
 
-def _dtype(given: Any) -> ScalarType:
-    found = DTYPES.get((given.code, given.bits, given.lanes))
-    if found is None:
+def _dtype(dl_dtype: Any) -> ScalarType:
+    dtype = DTYPES.get((dl_dtype.code, dl_dtype.bits, dl_dtype.lanes))
+    if dtype is None:
         raise BufferError(
-            f"from_dlpack: no dtype is DLPack's of code {given.code}, {given.bits} bits and {given.lanes} lanes"
+            f"from_dlpack: no dtype is DLPack's of code {dl_dtype.code}, {dl_dtype.bits} bits and {dl_dtype.lanes} "
+            "lanes"
         )
-    return found
+    return dtype
 
 
 def _geometry(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -77,8 +77,8 @@ FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FL
 
 def _by_kind() -> dict[ScalarType, tuple[int, int, int]]:
     codes = {"i": INT, "u": UINT, "f": FLOAT, "c": COMPLEX, "b": BOOL}
-    found = {each: (codes[each.np.kind], 8 * each.itemsize, 1) for each in types.READ_BY_NUMPY}
-    return found | {
+    codes_by_dtype = {each: (codes[each.np.kind], 8 * each.itemsize, 1) for each in types.READ_BY_NUMPY}
+    return codes_by_dtype | {
         types.complex32: (COMPLEX, 32, 1),
         types.bfloat16: (BFLOAT, 16, 1),
         types.float8_e4m3fn: (FLOAT8_E4M3FN, 8, 1),

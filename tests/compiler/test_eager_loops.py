@@ -265,7 +265,7 @@ def loop_of(deferred: DeferredLoop) -> Callable[..., None] | None:
     """Return the loop, and compile it if it does not exist."""
     if deferred.loop is None:
         deferred.done = 0
-        deferred.beside(deferred.worth)
+        deferred.beside(deferred.compile_threshold)
         background.wait()
     return deferred.loop
 
@@ -420,7 +420,7 @@ def test_lines_of_float32(shape: tuple[int, ...], streams: bool, monkeypatch: py
     assert made[0] == made[1]
     for each in loops:
         monkeypatch.setattr(each.deferred, "loop", None)
-        monkeypatch.setattr(each.deferred, "done", each.deferred.worth)
+        monkeypatch.setattr(each.deferred, "done", each.deferred.compile_threshold)
     plain = [results(each) for each in (x, nan, infinite)]
     assert made[0] == plain
     exact = x.double().sum(-1)

@@ -61,8 +61,8 @@ def test_damaged_sealed_entries_are_missing(tmp_path):
 def test_entries_above_the_limit_of_a_reader_are_missing(tmp_path):
     cache = DiskCache(tmp_path)
     cache.write("tuning", "entry", b"1234")
-    assert cache.read("tuning", "entry", most=4) == b"1234"
-    assert cache.read("tuning", "entry", most=3) is None
+    assert cache.read("tuning", "entry", max_bytes=4) == b"1234"
+    assert cache.read("tuning", "entry", max_bytes=3) is None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="files have no owners here")

@@ -55,7 +55,7 @@ class Records:
             return
         for name in names:
             try:
-                found = self.cache.read(PART, name, most=MAX_BYTES)
+                found = self.cache.read(PART, name, max_bytes=MAX_BYTES)
                 entry = None if found is None else read_entry(json.loads(found))
             except UntrustedFileError as error:
                 self._warn(f"cannot be read ({error})")

@@ -39,12 +39,12 @@ def _orthogonalize(matrices: Tensor, epsilon: float = 0) -> None:
     if rank > 2 and matrices.dtype not in (float16, bfloat16):
         matrices.copy_(linalg.qr(matrices)[0])
         return
-    for place in range(rank):
-        column = matrices[:, :, place : place + 1]
+    for index in range(rank):
+        column = matrices[:, :, index : index + 1]
         length = norm(column, dim=1, keepdim=True)
         column.div_(length + epsilon if epsilon else length)
-        if place + 1 < rank:
-            rest = matrices[:, :, place + 1 :]
+        if index + 1 < rank:
+            rest = matrices[:, :, index + 1 :]
             rest.sub_((column * rest).sum(1, keepdim=True) * column)
 
 
@@ -239,10 +239,10 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
 
     def compute_qs(done: Future[Tensor]) -> Tensor:
         average = done.value().div_(size)
-        at = 0
+        offset = 0
         for gradient in plain:
-            gradient.copy_(average[at : at + gradient.numel()].view_as(gradient))
-            at += gradient.numel()
+            gradient.copy_(average[offset : offset + gradient.numel()].view_as(gradient))
+            offset += gradient.numel()
         future_of_sum(group, all_p).wait()
         for p, batch, q in zip(ps, batches, qs, strict=True):
             _orthogonalize(p, state.orthogonalization_epsilon)
@@ -268,16 +268,16 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
 
 
 def _batches(shapes: dict[tuple[int, int], list[Tensor]], together: bool) -> list[Tensor]:
-    """Matrices as batches of shape (b, n, m): those of a shape together, or each alone."""
+    """Batch matrices to shape (b, n, m): matrices of one shape together, or each alone."""
     from ....dispatch.generated.functions import stack
 
-    found: list[Tensor] = []
+    batches: list[Tensor] = []
     for matrices in shapes.values():
         if together and len(matrices) > 1:
-            found.append(stack(matrices))
+            batches.append(stack(matrices))
         else:
-            found += [each.unsqueeze(0) for each in matrices]
-    return found
+            batches += [each.unsqueeze(0) for each in matrices]
+    return batches
 
 
 def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:

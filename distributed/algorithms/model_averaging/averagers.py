@@ -80,7 +80,9 @@ class PeriodicModelAverager(ModelAverager):
             params: parameters, or an optimizer's ``param_groups``.
         """
         if self.step >= self.warmup_steps and (self.step - self.warmup_steps) % self.period == 0:
-            several = [each for one in params for each in (one["params"] if isinstance(one, dict) else [one])]
+            several = [
+                each for entry in params for each in (entry["params"] if isinstance(entry, dict) else [entry])
+            ]
             kinds: dict[Any, list[Any]] = {}
             for each in several:
                 if each.requires_grad:

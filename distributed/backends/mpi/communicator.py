@@ -168,9 +168,9 @@ class MPICommunicator(Communicator):
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
         out = _numbers(output)
         how = plan("reduce_scatter", output.dtype, op, self.size)
-        given = how.before(_numbers(input))
+        source = how.before(_numbers(input))
         total = out if out.dtype == how.computes else np.empty(out.size, how.computes)
-        arguments = given, total, how.operation(self.mpi)
+        arguments = source, total, how.operation(self.mpi)
         call = call_of("reduce_scatter", output.dtype, out.size, op)
         return self._all(
             call, "reduce_scatter_block", arguments, output, waits, lambda: how.after(total, out)
@@ -187,7 +187,7 @@ class MPICommunicator(Communicator):
         # Messages are faster than MPI_Alltoallv, and ranks need not agree on an algorithm: 20 ms instead of
         # 50 for 64 MiB to each of 2 processes of one machine.
         width = output.element_size()
-        received, given = (
+        received_parts, sent_parts = (
             _parts(_bytes(output), output_counts, width),
             _parts(_bytes(input), input_counts, width),
         )
@@ -200,10 +200,10 @@ class MPICommunicator(Communicator):
 
         def begin() -> list[Any]:
             comm, rank = self._exchange, self.rank
-            others = [(rank + step) % self.size for step in range(1, self.size)]
-            requests = [comm.Irecv(received[other], other, EXCHANGE) for other in others]
-            requests += [comm.Isend(given[other], other, EXCHANGE) for other in others]
-            received[rank][...] = given[rank]
+            other_ranks = [(rank + step) % self.size for step in range(1, self.size)]
+            requests = [comm.Irecv(received_parts[peer], peer, EXCHANGE) for peer in other_ranks]
+            requests += [comm.Isend(sent_parts[peer], peer, EXCHANGE) for peer in other_ranks]
+            received_parts[rank][...] = sent_parts[rank]
             return requests
 
         is_short = max(output.nbytes, input.nbytes) <= SHORT
@@ -227,9 +227,9 @@ class MPICommunicator(Communicator):
         return self._all(call, "gather", (_bytes(input), out, root), input, waits)
 
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
-        given = None if input is None else _bytes(input)
+        source = None if input is None else _bytes(input)
         call = call_of("scatter", output.dtype, output.numel(), root=root)
-        return self._all(call, "scatter", (given, _bytes(output), root), output, waits)
+        return self._all(call, "scatter", (source, _bytes(output), root), output, waits)
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
         memory = _bytes(tensor)
@@ -334,9 +334,9 @@ def _parts(memory: Array, counts: Sequence[int], width: int) -> list[Array]:
 
 def _is_crowded(mpi: Any, communicator: Any) -> bool:
     """Return True if some ranks of a group share processors. Every wait then costs a context switch."""
-    here = communicator.Split_type(mpi.COMM_TYPE_SHARED)
-    crowded = here.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
-    here.Free()
+    node_ranks = communicator.Split_type(mpi.COMM_TYPE_SHARED)
+    crowded = node_ranks.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
+    node_ranks.Free()
     return bool(communicator.allreduce(crowded, mpi.LOR))
 
 

@@ -27,8 +27,12 @@ def is_installed() -> bool:
 
 def launched() -> tuple[int, int] | None:
     """Return this process's rank and the number of processes, if an MPI launcher started it."""
-    found = cluster_environment()
-    return (found.rank, found.world_size) if found is not None and found.starts_mpi else None
+    environment = cluster_environment()
+    return (
+        (environment.rank, environment.world_size)
+        if environment is not None and environment.starts_mpi
+        else None
+    )
 
 
 def start(store: Store | None, rank: int, size: int) -> Any:
@@ -80,8 +84,8 @@ def start(store: Store | None, rank: int, size: int) -> Any:
 def _initialize(MPI: Any) -> None:
     """Start MPI while other threads run on: mpi4py's own function would not let them."""
     library = ctypes.CDLL(MPI.__file__)  # its symbols are those of the library that it has loaded
-    given = ctypes.c_int()
-    if library.MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(given)):
+    thread_level = ctypes.c_int()
+    if library.MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(thread_level)):
         raise DistBackendError("init_process_group: MPI_Init_thread failed")
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py sets it where it starts MPI

@@ -40,37 +40,37 @@ class _ProcessManager:
         self.barriers = 0
 
     def serve(self) -> None:
-        """Answer until the process is through with MPI."""
+        """Answer requests until MPI finalizes."""
         answers: dict[str, Callable[[dict[str, str]], str]] = {
-            "init": lambda given: "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
-            "get_maxes": lambda given: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
-            "get_appnum": lambda given: "cmd=appnum appnum=0",
-            "get_my_kvsname": lambda given: f"cmd=my_kvsname kvsname={self.name}",
-            "get_universe_size": lambda given: f"cmd=universe_size size={self.size}",
+            "init": lambda request: "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+            "get_maxes": lambda request: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
+            "get_appnum": lambda request: "cmd=appnum appnum=0",
+            "get_my_kvsname": lambda request: f"cmd=my_kvsname kvsname={self.name}",
+            "get_universe_size": lambda request: f"cmd=universe_size size={self.size}",
             "put": self.put,
             "get": self.get,
             "barrier_in": self.barrier,
-            "finalize": lambda given: "cmd=finalize_ack",
+            "finalize": lambda request: "cmd=finalize_ack",
         }
         for line in self.stream:
             command, _, value = line.rstrip("\n").partition(" value=")
-            given = dict(word.split("=", 1) for word in command.split() if "=" in word) | {"value": value}
-            answer = answers.get(given.get("cmd", ""))
-            self.stream.write(f"{answer(given) if answer else 'cmd=error rc=-1'}\n")
+            fields = dict(word.split("=", 1) for word in command.split() if "=" in word) | {"value": value}
+            answer = answers.get(fields.get("cmd", ""))
+            self.stream.write(f"{answer(fields) if answer else 'cmd=error rc=-1'}\n")
             self.stream.flush()
 
-    def put(self, given: dict[str, str]) -> str:
-        """Keep a value."""
-        self.store.set(given["key"], given["value"])
+    def put(self, request: dict[str, str]) -> str:
+        """Store a value."""
+        self.store.set(request["key"], request["value"])
         return "cmd=put_result rc=0 msg=success"
 
-    def get(self, given: dict[str, str]) -> str:
+    def get(self, request: dict[str, str]) -> str:
         """Look up a value that a rank has put before the last barrier."""
-        if not self.store.check([given["key"]]):
+        if not self.store.check([request["key"]]):
             return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
-        return f"cmd=get_result rc=0 msg=success value={self.store.get(given['key']).decode()}"
+        return f"cmd=get_result rc=0 msg=success value={self.store.get(request['key']).decode()}"
 
-    def barrier(self, given: dict[str, str]) -> str:
+    def barrier(self, request: dict[str, str]) -> str:
         """Wait for all processes."""
         self.barriers += 1
         name = f"barrier {self.barriers}"
@@ -82,20 +82,20 @@ class _ProcessManager:
 
 @contextmanager
 def process_management(store: Store, rank: int, size: int) -> Iterator[None]:
-    """MPI may be started inside the block.
+    """Serve the process manager that MPI needs to start inside the block.
 
     Args:
-        store: a store of these processes, and of nobody else.
+        store: Store that only these processes use.
         rank: Rank of this process.
         size: the number of processes.
     """
     ours, theirs = socket.socketpair()
     manager = _ProcessManager(store, rank, size, ours)
     threading.Thread(target=manager.serve, name="PMI", daemon=True).start()
-    asked = {"PMI_FD": str(theirs.detach()), "PMI_RANK": str(rank), "PMI_SIZE": str(size)}
-    os.environ.update(asked)
+    variables = {"PMI_FD": str(theirs.detach()), "PMI_RANK": str(rank), "PMI_SIZE": str(size)}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name in asked:  # a process that this one starts has none of it
+        for name in variables:  # child processes must not inherit them
             del os.environ[name]

@@ -44,10 +44,10 @@ _OURS: dict[str, np.ufunc] = {"NAN_MIN": np.minimum, "NAN_MAX": np.maximum}
 _created: dict[str, Any] = {}
 
 
-def _combine(function: np.ufunc, given: Any, total: Any, datatype: Any) -> None:
+def _combine(function: np.ufunc, source: Any, total: Any, datatype: Any) -> None:
     """Combine the elements of two ranks, which MPI passes as memory, in-place on the second rank's elements."""
     kind = np.dtype(datatype.typechar)
-    first, second = (np.frombuffer(memory, kind) for memory in (given, total))
+    first, second = (np.frombuffer(memory, kind) for memory in (source, total))
     function(first, second, out=second)
 
 

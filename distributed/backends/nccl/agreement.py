@@ -39,7 +39,7 @@ class CallLog:
     def __init__(self, health: GroupHealth) -> None:
         self._health, self._spec = health, health.spec
         self._store = PrefixStore("agreement", health.spec.store.clone())
-        self._said: dict[str, deque[str]] = {}
+        self._sent: dict[str, deque[str]] = {}
         self._expected: dict[str, deque[str]] = {}
         self._heard: dict[str, deque[str]] = {}
         self._rings: dict[str, tuple[deque[str], deque[str]]] = {}
@@ -49,15 +49,15 @@ class CallLog:
     def collective(self, call: Call, series: str) -> None:
         """Record a call that all ranks make, in the series of one NCCL communicator."""
         text = described(call)
-        said, expected = self._rings.get(series) or self._ring(series)
-        said.append(text)
+        sent, expected = self._rings.get(series) or self._ring(series)
+        sent.append(text)
         expected.append(text)
         self._follow()
 
     def sends(self, text: str, peer: int, series: str) -> None:
         """Record a message sent to a rank."""
         key = f"messages/{series}/{self._spec.rank}/{peer}"
-        self._said.setdefault(key, deque()).append(text)
+        self._sent.setdefault(key, deque()).append(text)
         self._follow()
 
     def receives(self, text: str, peer: int, series: str) -> None:
@@ -67,11 +67,11 @@ class CallLog:
         self._follow()
 
     def _ring(self, series: str) -> tuple[deque[str], deque[str]]:
-        """Return where calls are noted for the next rank, and to be compared with those of the rank before."""
+        """Return the queue of calls to send to the next rank, and the queue to compare with the previous rank."""
         rank, size = self._spec.rank, len(self._spec.ranks)
-        said = self._said.setdefault(f"calls/{series}/{rank}/{(rank + 1) % size}", deque())
+        sent = self._sent.setdefault(f"calls/{series}/{rank}/{(rank + 1) % size}", deque())
         expected = self._expected.setdefault(f"calls/{series}/{(rank - 1) % size}/{rank}", deque())
-        return self._rings.setdefault(series, (said, expected))
+        return self._rings.setdefault(series, (sent, expected))
 
     def look(self) -> bool:
         """Publish and compare new calls, and return True to continue."""
@@ -103,12 +103,12 @@ class CallLog:
             WATCHDOG.follow(self)
 
     def _has_new(self) -> bool:
-        return any(list(self._said.values())) or any(list(self._expected.values()))
+        return any(list(self._sent.values())) or any(list(self._expected.values()))
 
     def _tell(self) -> None:
-        for key, said in list(self._said.items()):
-            if said:
-                self._store.queue_push(key, json.dumps([said.popleft() for _ in range(len(said))]))
+        for key, calls in list(self._sent.items()):
+            if calls:
+                self._store.queue_push(key, json.dumps([calls.popleft() for _ in range(len(calls))]))
 
     def _compare(self) -> None:
         self._tell()

@@ -87,17 +87,17 @@ class NCCLCommunicator(Communicator):
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
         how = plan("all_reduce", tensor.dtype, op)
-        given = _scaled(tensor, how)
-        call = _reduction("allReduce", given, tensor, how, tensor.numel())
+        source = _scaled(tensor, how)
+        call = _reduction("allReduce", source, tensor, how, tensor.numel())
         compared = call_of("all_reduce", tensor.dtype, tensor.numel(), op)
-        return self._collective(compared, [call], [given, tensor], [tensor])
+        return self._collective(compared, [call], [source, tensor], [tensor])
 
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
         how = plan("reduce", tensor.dtype, op)
-        given = _scaled(tensor, how)
-        call = _reduction("reduce", given, tensor, how, tensor.numel(), root)
+        source = _scaled(tensor, how)
+        call = _reduction("reduce", source, tensor, how, tensor.numel(), root)
         compared = call_of("reduce", tensor.dtype, tensor.numel(), op, root)
-        return self._collective(compared, [call], [given, tensor], [tensor])
+        return self._collective(compared, [call], [source, tensor], [tensor])
 
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
         address, nbytes = tensor.data_ptr(), tensor.nbytes
@@ -109,20 +109,20 @@ class NCCLCommunicator(Communicator):
         return self._collective(compared, [call], [tensor], [tensor])
 
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
-        given, out, nbytes = input.data_ptr(), output.data_ptr(), input.nbytes
+        source_ptr, out_ptr, nbytes = input.data_ptr(), output.data_ptr(), input.nbytes
 
         def call(nccl: Any, stream: int) -> None:
-            nccl.allGather(given, out, nbytes, UINT8, stream)
+            nccl.allGather(source_ptr, out_ptr, nbytes, UINT8, stream)
 
         compared = call_of("all_gather", input.dtype, input.numel())
         return self._collective(compared, [call], [output, input], [output])
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
         how = plan("reduce_scatter", output.dtype, op)
-        given = _scaled(input, how)
-        call = _reduction("reduceScatter", given, output, how, output.numel())
+        source = _scaled(input, how)
+        call = _reduction("reduceScatter", source, output, how, output.numel())
         compared = call_of("reduce_scatter", output.dtype, output.numel(), op)
-        return self._collective(compared, [call], [given, output], [output])
+        return self._collective(compared, [call], [source, output], [output])
 
     def all_to_all(
         self,
@@ -220,11 +220,11 @@ class NCCLCommunicator(Communicator):
         block.coalesced, block.pending = None, []
         works = []
         for on in dict.fromkeys(each.on for each in pending):
-            here = [each for each in pending if each.on is on]
-            calls = [call for each in here for call in each.calls]
-            tensors = [tensor for each in here for tensor in each.tensors]
-            results = [tensor for each in here for tensor in each.results]
-            name = "+".join(dict.fromkeys(each.name for each in here))
+            same_communicator = [each for each in pending if each.on is on]
+            calls = [call for each in same_communicator for call in each.calls]
+            tensors = [tensor for each in same_communicator for tensor in each.tensors]
+            results = [tensor for each in same_communicator for tensor in each.results]
+            name = "+".join(dict.fromkeys(each.name for each in same_communicator))
             works.append(self._work(on, name, calls, tensors, results))
         work.begin(works)
 
@@ -318,11 +318,11 @@ class NCCLCommunicator(Communicator):
         return self._found(key, device, number, 2), 1 - number
 
     def _found(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
-        found = self._communicators.get((key, device))
-        if found is None:
+        communicator = self._communicators.get((key, device))
+        if communicator is None:
             with self._lock:
-                found = self._communicators.get((key, device)) or self._make(key, device, rank, size)
-        return found
+                communicator = self._communicators.get((key, device)) or self._make(key, device, rank, size)
+        return communicator
 
     def _make(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
         """Create a communicator whose ranks find each other through the store."""
@@ -333,13 +333,13 @@ class NCCLCommunicator(Communicator):
             )
         made = self._made.get(key, 0)
         self._made[key] = made + 1
-        place = f"{key or 'all'}/{made}"
+        store_key = f"{key or 'all'}/{made}"
         try:
             if rank == 0:
-                self._store.set(place, self._nccl.get_unique_id())
-            unique_id = self._store.get(place)
+                self._store.set(store_key, self._nccl.get_unique_id())
+            unique_id = self._store.get(store_key)
             communicator = DeviceCommunicator(
-                self._nccl, unique_id, rank, size, device, place.replace("/", " ")
+                self._nccl, unique_id, rank, size, device, store_key.replace("/", " ")
             )
         except DistStoreError as error:
             raise DistBackendError(f"{self._health.group}: rank 0 sent no NCCL unique id: {error}") from error
@@ -389,8 +389,8 @@ def _scaled(tensor: Tensor, how: Plan) -> Tensor:
     return (tensor.detach() * how.factor).detach().to(tensor.dtype)
 
 
-def _reduction(function: str, given: Tensor, out: Tensor, how: Plan, count: int, *root: int) -> Call:
-    sent, received, numbers = given.data_ptr(), out.data_ptr(), count * how.width
+def _reduction(function: str, source: Tensor, out: Tensor, how: Plan, count: int, *root: int) -> Call:
+    sent, received, numbers = source.data_ptr(), out.data_ptr(), count * how.width
 
     def call(nccl: Any, stream: int) -> None:
         getattr(nccl, function)(sent, received, numbers, how.datatype, how.operation, *root, stream)

@@ -75,11 +75,11 @@ class GroupHealth:
     def look(self, name: str) -> None:
         """Let the group fail if NCCL tells of an error that came up after the call of a function of this name."""
         for communicator in list(self._communicators):
-            found = communicator.late_error()
-            if found is not None:
+            error = communicator.late_error()
+            if error is not None:
                 ranks = self.spec.ranks
                 gone = self.spec.failures.gone(ranks) if len(ranks) > 1 else None
-                self.fail(f"{name}: {self.group}: {found}{'' if gone is None else f'; {gone}'}")
+                self.fail(f"{name}: {self.group}: {error}{'' if gone is None else f'; {gone}'}")
 
     def gone(self, now: float) -> str | None:
         """Describe ranks that have been gone for a while, since their last messages may still arrive.

@@ -36,10 +36,10 @@ def load() -> Any:
         return binding
     if importlib.util.find_spec("cupy") is None:
         raise ModuleNotFoundError(_MISSING, name="cupy")
-    found = _binding()
-    if not found.available:
+    nccl = _binding()
+    if not nccl.available:
         raise RuntimeError(_MISSING)
-    return found
+    return nccl
 
 
 def _binding() -> Any:

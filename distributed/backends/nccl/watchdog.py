@@ -78,7 +78,7 @@ class _Watch:
     def _say(self) -> None:
         """Publish what this rank waits in, for the errors of the other ranks."""
         if self.question != math.inf and len(self.watched.health.spec.ranks) > 1:
-            self.watched.health.spec.failures.waits(self._place, self.watched.name)
+            self.watched.health.spec.failures.waits(self._store_key, self.watched.name)
         self.question = math.inf
 
     def _lose(self, gone: str | None) -> None:
@@ -86,12 +86,12 @@ class _Watch:
         spec = health.spec
         why = gone
         if why is None and len(spec.ranks) > 1:
-            why = spec.failures.missing(self._place, name, spec.ranks)
+            why = spec.failures.missing(self._store_key, name, spec.ranks)
         waited = f"waited {limit:g} s for" if gone is None else "waited for"
         health.fail(f"{name}: {health.group} {waited} {waits_for}; {why or 'nobody else is in it'}")
 
     @property
-    def _place(self) -> str:
+    def _store_key(self) -> str:
         return f"nccl/{self.watched.health.spec.name}/{self.watched.sequence}"
 
 

@@ -131,14 +131,14 @@ class LogsSpecs:
         if directory is None:
             out, err = (os.devnull if files & each or not shown else None for each in (Std.OUT, Std.ERR))
             return WorkerLogs(out, err, False, False, "")
-        place = os.path.join(directory, str(rank))
-        os.mkdir(place)
+        rank_directory = os.path.join(directory, str(rank))
+        os.mkdir(rank_directory)
         out, err = (
-            os.path.join(place, name) if files & each else None if shown else os.devnull
+            os.path.join(rank_directory, name) if files & each else None if shown else os.devnull
             for each, name in ((Std.OUT, "stdout.log"), (Std.ERR, "stderr.log"))
         )
         shows_out, shows_err = (bool(tee & each) and shown for each in (Std.OUT, Std.ERR))
-        return WorkerLogs(out, err, shows_out, shows_err, os.path.join(place, "error.json"))
+        return WorkerLogs(out, err, shows_out, shows_err, os.path.join(rank_directory, "error.json"))
 
 
 DefaultLogsSpecs = LogsSpecs

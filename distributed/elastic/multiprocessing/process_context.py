@@ -186,7 +186,7 @@ def start_processes(
         args: arguments, by local rank.
         envs: the variables that each gets beside those of this process, by local rank.
         logs: Destinations of their streams, by local rank (`LogsSpecs.reify`).
-        log_line_prefixes: what stands before lines that are shown, by local rank, in the place of role and rank.
+        log_line_prefixes: Prefix of printed lines, by local rank. Default: role and rank.
         start_method: Method that starts a process for a function: ``"spawn"``, ``"fork"`` or
             ``"forkserver"``.
         last_wait: Seconds that workers have to end after a failure, before they are killed.
@@ -202,14 +202,14 @@ def start_processes(
     workers: list[Worker] = []
     try:
         for rank in range(len(args)):
-            told = {"TORCHELASTIC_ERROR_FILE": logs[rank].error_file, **envs[rank]}
+            variables = {"TORCHELASTIC_ERROR_FILE": logs[rank].error_file, **envs[rank]}
             if isinstance(entrypoint, str):
                 command = [entrypoint, *map(str, args[rank])]
-                workers.append(CommandWorker(command, told, logs[rank]))
+                workers.append(CommandWorker(command, variables, logs[rank]))
             else:
                 from .function_worker import FunctionWorker  # commands do without `multiprocessing`
 
-                workers.append(FunctionWorker(entrypoint, args[rank], told, logs[rank], start_method))
+                workers.append(FunctionWorker(entrypoint, args[rank], variables, logs[rank], start_method))
     except BaseException:
         PContext(name, workers, logs, (), last_wait).close()
         raise

@@ -240,7 +240,7 @@ class RendezvousHandler:
         while True:
             state = self._read()
             self._raise_if_ended(state)
-            there = len(state.participants)
+            num_nodes = len(state.participants)
             is_in = state.find(self.node.name) is not None
             now = time.monotonic()
             if state.is_settled and is_in:
@@ -249,12 +249,12 @@ class RendezvousHandler:
             if not is_in and self.node.name not in state.waiting:
                 following = state.joined_by(self.node)
             elif not state.is_settled:
-                enough = there >= self.parameters.min_nodes
+                enough = num_nodes >= self.parameters.min_nodes
                 enough_since = (enough_since or now) if enough else None
                 is_last_call_over = (
                     enough_since is not None and now - enough_since >= self.parameters.timeouts.last_call
                 )
-                if there == self.parameters.max_nodes or is_last_call_over:
+                if num_nodes == self.parameters.max_nodes or is_last_call_over:
                     following = state.settled()
             if following is not None and self._replace(state, following):
                 continue
@@ -265,10 +265,10 @@ class RendezvousHandler:
             if now > limit:
                 self._replace(state, state.without({self.node.name}))
                 raise RendezvousTimeoutError(
-                    f"{there} of {self.parameters.min_nodes} nodes joined {self.parameters.host}:"
+                    f"{num_nodes} of {self.parameters.min_nodes} nodes joined {self.parameters.host}:"
                     f"{self.parameters.port} within {self.parameters.timeouts.join:g} s"
                 )
-            self._pause(self._interval(there))
+            self._pause(self._interval(num_nodes))
 
     def _serve_workers(self, info: RendezvousInfo) -> tuple[str, int]:
         """Serve a store for the workers, in which nothing is left of earlier ones, and tell the other agents of it."""

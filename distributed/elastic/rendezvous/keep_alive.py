@@ -44,7 +44,7 @@ class KeepAlive:
         if now < self._next_look:
             return set()
         self._next_look = now + self._interval
-        found = set()
+        dead = set()
         for name in names:
             if name == self._name:
                 continue
@@ -53,8 +53,8 @@ class KeepAlive:
             if count != before:
                 self._seen[name] = count, now
             elif now - since > self._patience:
-                found.add(name)
-        return found
+                dead.add(name)
+        return dead
 
     def _count(self) -> None:
         try:

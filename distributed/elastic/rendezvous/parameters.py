@@ -50,12 +50,12 @@ class RendezvousTimeouts:
         def number(key: str, otherwise: float) -> float:
             text = config.get(key)
             try:
-                found = otherwise if text is None else float(text)
+                seconds = otherwise if text is None else float(text)
             except ValueError:
-                found = 0.0
-            if found <= 0:
+                seconds = 0.0
+            if seconds <= 0:
                 raise ValueError(f"rdzv-conf: expected a positive number for {key}, but got {text!r}")
-            return found
+            return seconds
 
         return RendezvousTimeouts(
             number("join_timeout", number("timeout", default.join)),

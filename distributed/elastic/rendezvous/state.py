@@ -55,7 +55,7 @@ class RendezvousState:
 
     def find(self, name: str) -> int | None:
         """Return a node's position among the participants; None if it is absent."""
-        return next((place for place, node in enumerate(self.participants) if node.name == name), None)
+        return next((index for index, node in enumerate(self.participants) if node.name == name), None)
 
     def joined_by(self, node: Node) -> RendezvousState | None:
         """With one more node, which waits if the round is settled; None where that has to wait for another change."""
@@ -99,7 +99,7 @@ class RendezvousState:
     @staticmethod
     def from_bytes(value: bytes) -> RendezvousState:
         """Parse the serialized state."""
-        found = json.loads(value)
-        nodes = tuple(Node(**node) for node in found.pop("participants"))
-        waiting, done = tuple(found.pop("waiting")), tuple(found.pop("done"))
-        return RendezvousState(participants=nodes, waiting=waiting, done=done, **found)
+        fields = json.loads(value)
+        nodes = tuple(Node(**node) for node in fields.pop("participants"))
+        waiting, done = tuple(fields.pop("waiting")), tuple(fields.pop("done"))
+        return RendezvousState(participants=nodes, waiting=waiting, done=done, **fields)

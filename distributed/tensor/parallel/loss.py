@@ -66,7 +66,7 @@ def loss_parallel() -> Iterator[None]:
     """
     _Active.depth += 1
     for name, handler in _HANDLERS.items():
-        dispatch_rules[name, DTensor] = _asked(handler)
+        dispatch_rules[name, DTensor] = _for_sharded_classes(handler)
     try:
         yield
     finally:
@@ -76,22 +76,22 @@ def loss_parallel() -> Iterator[None]:
                 dispatch_rules.pop((name, DTensor), None)
 
 
-def _asked(handler: Handler) -> Handler:
+def _for_sharded_classes(handler: Handler) -> Handler:
     """Wrap a handler for the dispatcher. If the classes are not sharded, use the DTensor's own dispatch."""
 
     def handle(cls: type, func: OpOverload, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
         arguments = func._schema.arguments
-        given: dict[str, Any] = {
+        bound: dict[str, Any] = {
             each.name: default_value(each) if each.has_default else None for each in arguments
         }
-        given.update(zip([each.name for each in arguments], args, strict=False))
-        given.update(kwargs or {})
-        source = given["output"] if "output" in given else given["self"]
-        dim = given.get("dim", 0 if source.ndim == 1 else 1) % max(source.ndim, 1)
+        bound.update(zip([each.name for each in arguments], args, strict=False))
+        bound.update(kwargs or {})
+        source = bound["output"] if "output" in bound else bound["self"]
+        dim = bound.get("dim", 0 if source.ndim == 1 else 1) % max(source.ndim, 1)
         rows = _Rows.of(source, dim) if isinstance(source, DTensor) else None
         if rows is None:
             return DTensor.__tensor_dispatch__(func, types, args, kwargs)
-        return handler(rows, given)
+        return handler(rows, bound)
 
     return handle
 
@@ -103,21 +103,21 @@ class _Rows:
         spec: the tensor's.
         local: this process's part.
         dim: the dimension along which they are divided.
-        place: the dimension of the mesh along which they are.
+        mesh_dim: Mesh dimension that shards the classes.
     """
 
-    def __init__(self, tensor: DTensor, dim: int, place: int) -> None:
+    def __init__(self, tensor: DTensor, dim: int, mesh_dim: int) -> None:
         self.spec, self.local = tensor._dtensor_spec, tensor._local_tensor
-        self.dim, self.place = dim, place
+        self.dim, self.mesh_dim = dim, mesh_dim
 
     @staticmethod
     def of(tensor: DTensor, dim: int) -> _Rows | None:
         """None for rows that are whole, divided along several dimensions of the mesh, or sums to come."""
         placements = tensor.placements
-        found = [place for place, each in enumerate(placements) if each.is_shard(dim)]
-        if len(found) != 1 or any(isinstance(each, Partial) for each in placements):
+        mesh_dims = [mesh_dim for mesh_dim, each in enumerate(placements) if each.is_shard(dim)]
+        if len(mesh_dims) != 1 or any(isinstance(each, Partial) for each in placements):
             return None
-        return _Rows(tensor, dim, found[0])
+        return _Rows(tensor, dim, mesh_dims[0])
 
     @property
     def mesh(self) -> DeviceMesh:
@@ -127,7 +127,7 @@ class _Rows:
     def reduced(self, tensor: Tensor, op: ReduceOp = ReduceOp.SUM) -> Tensor:
         """Run an all-reduce of the per-row values of the ranks."""
         whole = tensor.contiguous()
-        collectives.all_reduce(whole, op, self.mesh.get_group(self.place))
+        collectives.all_reduce(whole, op, self.mesh.get_group(self.mesh_dim))
         return whole
 
     def wrapped(self, local: Tensor, like: DTensorSpec | None = None) -> DTensor:
@@ -141,11 +141,11 @@ class _Rows:
         """Return the placements of a tensor with one value per row."""
         return tuple(
             REPLICATE
-            if place == self.place
+            if mesh_dim == self.mesh_dim
             else Shard(each.dim - 1)
             if isinstance(each, Shard) and each.dim > self.dim
             else each
-            for place, each in enumerate(self.spec.placements)
+            for mesh_dim, each in enumerate(self.spec.placements)
         )
 
     def numbers(self, value: Any, placements: Sequence[Placement], name: str) -> Tensor:
@@ -169,8 +169,8 @@ class _Rows:
         return self.numbers(value, (REPLICATE,) * self.mesh.ndim, name)
 
 
-def _log_softmax(rows: _Rows, given: dict[str, Any]) -> Any:
-    local = rows.local.float() if given["half_to_float"] else rows.local
+def _log_softmax(rows: _Rows, arguments: dict[str, Any]) -> Any:
+    local = rows.local.float() if arguments["half_to_float"] else rows.local
     narrow, dim = local.dtype, rows.dim
     if narrow.itemsize < 4:
         local = local.float()
@@ -183,53 +183,53 @@ def _log_softmax(rows: _Rows, given: dict[str, Any]) -> Any:
     return rows.wrapped((shifted - total.log()).to(narrow))
 
 
-def _log_softmax_backward(rows: _Rows, given: dict[str, Any]) -> Any:
-    grad = rows.numbers(given["grad_output"], rows.spec.placements, "grad_output")
+def _log_softmax_backward(rows: _Rows, arguments: dict[str, Any]) -> Any:
+    grad = rows.numbers(arguments["grad_output"], rows.spec.placements, "grad_output")
     total = rows.reduced(grad.sum(rows.dim, keepdim=True))
-    return rows.wrapped((grad - rows.local.exp() * total).to(given["input_dtype"]))
+    return rows.wrapped((grad - rows.local.exp() * total).to(arguments["input_dtype"]))
 
 
 class _Targets:
     """Targets of rows: the mask of targets in this rank's part, and their weights."""
 
-    def __init__(self, rows: _Rows, given: dict[str, Any]) -> None:
-        target = rows.numbers(given["target"], rows.without_classes(), "target").unsqueeze(rows.dim)
+    def __init__(self, rows: _Rows, arguments: dict[str, Any]) -> None:
+        target = rows.numbers(arguments["target"], rows.without_classes(), "target").unsqueeze(rows.dim)
         _, offsets = compute_local_shape_and_global_offset(rows.spec.shape, rows.mesh, rows.spec.placements)
         begin, count = offsets[rows.dim], rows.local.shape[rows.dim]
-        self.counted = target.ne(given["ignore_index"])
+        self.counted = target.ne(arguments["ignore_index"])
         classes = rows.spec.shape[rows.dim]
         outside = ((target < 0) | (target >= classes)) & self.counted
         if target.device.type == "cpu" and outside.any().item():  # a GPU is not waited for
             raise IndexError(f"nll_loss: expected targets from 0 to {classes - 1}, or ignore_index")
         safe = target.masked_fill(~self.counted, 0)
-        self.here = (safe >= begin) & (safe < begin + count) & self.counted
-        self.index = (safe - begin).masked_fill(~self.here, 0)
-        weight = given["weight"]
-        ones = self.counted.to(rows.local.dtype)
+        self.is_local = (safe >= begin) & (safe < begin + count) & self.counted
+        self.index = (safe - begin).masked_fill(~self.is_local, 0)
+        weight = arguments["weight"]
+        mask_values = self.counted.to(rows.local.dtype)
         if weight is None:
-            self.weights = ones
+            self.weights = mask_values
         else:
-            self.weights = rows.whole(weight, "weight")[safe] * ones
+            self.weights = rows.whole(weight, "weight")[safe] * mask_values
 
     def picked(self, rows: _Rows) -> Tensor:
         """Return the logits of the target classes; zero if another rank holds them."""
         if not rows.local.shape[rows.dim]:
             return self.weights * 0
-        return rows.local.gather(rows.dim, self.index).masked_fill(~self.here, 0)
+        return rows.local.gather(rows.dim, self.index).masked_fill(~self.is_local, 0)
 
 
-def _nll(rows: _Rows, given: dict[str, Any]) -> Any:
-    targets = _Targets(rows, given)
+def _nll(rows: _Rows, arguments: dict[str, Any]) -> Any:
+    targets = _Targets(rows, arguments)
     losses = rows.reduced(targets.picked(rows)).neg() * targets.weights
     losses = losses.masked_fill(~targets.counted, 0).squeeze(rows.dim)
     of_rows = rows.without_classes()
     whole: list[Placement] = [REPLICATE] * rows.mesh.ndim
     sums = [Partial("sum") if isinstance(each, Shard) else each for each in of_rows]
-    if given["reduction"] == NONE:
+    if arguments["reduction"] == NONE:
         shape = tuple(size for dim, size in enumerate(rows.spec.shape) if dim != rows.dim)
         return _placed(rows, losses, of_rows, shape), _placed(rows, losses.new_zeros(()), whole, ())
     total, weight = losses.sum(), targets.weights.sum()
-    if given["reduction"] == SUM:
+    if arguments["reduction"] == SUM:
         return _placed(rows, total, sums, ()), _placed(rows, weight, sums, ())
     # The weight of all rows, of which other dimensions of the mesh may have parts.
     spec = DTensorSpec(rows.mesh, sums, contiguous_meta((), weight.dtype), weight.device)
@@ -243,18 +243,20 @@ def _placed(rows: _Rows, local: Tensor, placements: Sequence[Placement], shape: 
     return made
 
 
-def _nll_backward(rows: _Rows, given: dict[str, Any]) -> Any:
-    targets = _Targets(rows, given)
-    if given["reduction"] == NONE:
-        grad = rows.numbers(given["grad_output"], rows.without_classes(), "grad_output").unsqueeze(rows.dim)
+def _nll_backward(rows: _Rows, arguments: dict[str, Any]) -> Any:
+    targets = _Targets(rows, arguments)
+    if arguments["reduction"] == NONE:
+        grad = rows.numbers(arguments["grad_output"], rows.without_classes(), "grad_output").unsqueeze(
+            rows.dim
+        )
     else:
-        grad = rows.whole(given["grad_output"], "grad_output")
+        grad = rows.whole(arguments["grad_output"], "grad_output")
     scaled = targets.weights.neg() * grad
-    if given["reduction"] == MEAN:
-        scaled = scaled / rows.whole(given["total_weight"], "total_weight")
+    if arguments["reduction"] == MEAN:
+        scaled = scaled / rows.whole(arguments["total_weight"], "total_weight")
     made = ops.zeros_like(rows.local)
     if made.shape[rows.dim]:
-        made.scatter_(rows.dim, targets.index, scaled.masked_fill(~targets.here, 0).to(made.dtype))
+        made.scatter_(rows.dim, targets.index, scaled.masked_fill(~targets.is_local, 0).to(made.dtype))
     return rows.wrapped(made)
 
 

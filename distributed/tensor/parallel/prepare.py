@@ -25,12 +25,12 @@ def _each(layouts: Layouts) -> tuple[Placement | None, ...] | None:
 
 
 def _prepared(
-    value: Any, mesh: DeviceMesh, now: Placement | None, wanted: Placement | None, local: bool
+    value: Any, mesh: DeviceMesh, now: Placement | None, desired: Placement | None, local: bool
 ) -> Any:
     """Redistribute a value to the wanted placement. Return it unchanged if its placement is unknown."""
     if now is None:
         return value
-    made = as_distributed(value, mesh, (now,), None if wanted is None or wanted == now else (wanted,))
+    made = as_distributed(value, mesh, (now,), None if desired is None or desired == now else (desired,))
     return made.to_local() if local else made
 
 
@@ -89,7 +89,9 @@ class PrepareModuleInput(ParallelStyle):
                         f"{type(own).__name__} and {len(self.input_layouts)} layouts"
                     )
                 layouts = zip(inputs, self.input_layouts, self.desired_input_layouts or (), strict=True)
-                inputs = tuple([_prepared(x, device_mesh, now, wanted, local) for x, now, wanted in layouts])
+                inputs = tuple(
+                    [_prepared(x, device_mesh, now, desired, local) for x, now, desired in layouts]
+                )
             by_name = {
                 name: _prepared(
                     value,
@@ -143,7 +145,7 @@ class PrepareModuleOutput(ParallelStyle):
                 )
             layouts = zip(outputs, self.output_layouts, self.desired_output_layouts, strict=True)
             local = self.use_local_output
-            made = [_prepared(x, device_mesh, now, wanted, local) for x, now, wanted in layouts]
+            made = [_prepared(x, device_mesh, now, desired, local) for x, now, desired in layouts]
             return made[0] if len(made) == 1 else tuple(made)
 
         module.register_forward_hook(finish)

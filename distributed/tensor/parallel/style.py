@@ -41,20 +41,20 @@ class ParallelStyle(ABC):
         """Change a module. Returns it."""
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value}" for name, value in vars(self).items() if name in self._SAID)
-        return f"{type(self).__name__}({said})"
+        options = ", ".join(f"{name}={value}" for name, value in vars(self).items() if name in self._SAID)
+        return f"{type(self).__name__}({options})"
 
     _SAID: tuple[str, ...] = ()
 
 
 def as_distributed(
-    value: Tensor, mesh: DeviceMesh, layouts: Sequence[Placement], wanted: Sequence[Placement] | None
+    value: Tensor, mesh: DeviceMesh, layouts: Sequence[Placement], desired: Sequence[Placement] | None
 ) -> DTensor:
     """Return a DTensor with the wanted placements. A plain tensor is this rank's part of one placed by
     `layouts`.
     """
     made = value if isinstance(value, DTensor) else DTensor.from_local(value, mesh, layouts)
-    return made if wanted is None else made.redistribute(placements=wanted)
+    return made if desired is None else made.redistribute(placements=desired)
 
 
 def _divide(module: Module, name: str, mesh: DeviceMesh, placement: Placement, source: int | None) -> None:
@@ -94,14 +94,14 @@ class _DividedParallel(ParallelStyle):
             raise NotImplementedError(
                 f"{type(self).__name__} currently only support nn.Linear and nn.Embedding! Got {type(module).__name__}"
             )
-        parameters, wanted = self._PLANS[kind]
+        parameters, input_placement = self._PLANS[kind]
 
         def partition(name: str, own: Module, mesh: DeviceMesh) -> None:
             for each, placement in parameters.items():
                 _divide(own, each, mesh, placement, self.src_data_rank)
 
         def prepare(own: Module, inputs: Any, mesh: DeviceMesh) -> Any:
-            return (as_distributed(inputs[0], mesh, self.input_layouts, (wanted,)), *inputs[1:])
+            return (as_distributed(inputs[0], mesh, self.input_layouts, (input_placement,)), *inputs[1:])
 
         def finish(own: Module, output: Any, mesh: DeviceMesh) -> Any:
             placed = output.redistribute(placements=self.output_layouts)

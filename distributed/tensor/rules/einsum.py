@@ -26,29 +26,29 @@ def lettered(
         whole: Letters of dimensions that cannot be sharded.
         linear: If True, a tensor without a letter is a sum over it. Otherwise such letters are not sharded.
     """
-    found = []
+    strategies = []
     for letter in dict.fromkeys("".join(inputs)):
         if letter in whole or not (linear or all(letter in each for each in outputs)):
             continue
-        found.append(
+        strategies.append(
             Strategy(
                 tuple(Shard(each.index(letter)) if letter in each else SUM for each in outputs),
                 tuple(Shard(each.index(letter)) if letter in each else REPLICATE for each in inputs),
             )
         )
-    return found
+    return strategies
 
 
 def _partials(call: Invocation) -> list[Strategy]:
-    """Linear in each tensor while the others are whole."""
-    found = []
-    for place in range(len(call.tensors)):
-        now = call.current(place)
+    """Return the strategies of an operator that is linear in each tensor if the others are replicated."""
+    strategies = []
+    for index in range(len(call.tensors)):
+        now = call.current(index)
         if isinstance(now, Partial) and (now.is_partial("sum") or now.is_partial("avg")):
-            wanted: list[Placement] = [REPLICATE] * len(call.tensors)
-            wanted[place] = now
-            found.append(Strategy((now,) * len(call.results), tuple(wanted)))
-    return found
+            inputs: list[Placement] = [REPLICATE] * len(call.tensors)
+            inputs[index] = now
+            strategies.append(Strategy((now,) * len(call.results), tuple(inputs)))
+    return strategies
 
 
 def einsum(equation: str) -> Callable[[Invocation], list[Strategy]]:

@@ -21,15 +21,15 @@ def _elementwise(call: Invocation) -> list[Strategy]:
     """Return the strategies of an elementwise loss with a reduction."""
     if call["reduction"] == NONE:
         return pointwise(call)
-    found = []
+    strategies = []
     shape = call.tensors[0].shape
     if any(each.shape != shape for each in call.tensors):
         return []
     for dim in range(len(shape)):
         if call["reduction"] == SUM or call.is_even(0, dim):
             partial = _SUM if call["reduction"] == SUM else Partial("avg")
-            found.append(Strategy((partial,), (Shard(dim),) * len(call.tensors)))
-    return found
+            strategies.append(Strategy((partial,), (Shard(dim),) * len(call.tensors)))
+    return strategies
 
 
 def _elementwise_gradient(call: Invocation) -> list[Strategy]:
@@ -69,13 +69,13 @@ def _nll(call: Invocation) -> list[Strategy]:
 def _nll_forward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
     """Compute a mean as the global sum divided by the global weight."""
     names = [each.name for each in func._entry.schema.arguments]
-    divided = [place for place, each in enumerate(targets[0].placements) if isinstance(each, Shard)]
+    divided = [mesh_dim for mesh_dim, each in enumerate(targets[0].placements) if isinstance(each, Shard)]
     if values["reduction"] != MEAN or not divided:
         return func(*[values[name] for name in names])
     values["reduction"] = SUM
     loss, weight = func(*[values[name] for name in names])
-    for place in divided:
-        weight = change(weight, targets[0].mesh, place, _SUM, REPLICATE, ())
+    for mesh_dim in divided:
+        weight = change(weight, targets[0].mesh, mesh_dim, _SUM, REPLICATE, ())
     return loss / weight, weight
 
 

@@ -27,8 +27,10 @@ def along_others(call: Invocation) -> list[Strategy]:
 
 def masked_results(call: Invocation, letters: Sequence[str]) -> list[str]:
     """Return the letters of the requested gradients."""
-    wanted = [each for each, asked in zip(letters, call["output_mask"], strict=True) if asked]
-    return wanted if len(wanted) == len(call.results) else list(letters)
+    requested = [
+        each for each, is_requested in zip(letters, call["output_mask"], strict=True) if is_requested
+    ]
+    return requested if len(requested) == len(call.results) else list(letters)
 
 
 def _letters(call: Invocation) -> tuple[str, str]:

@@ -18,7 +18,7 @@ def _by_parameter(call: Invocation) -> list[Group]:
     taken: set[int] = set()
     for number, parameter in enumerate(parameters):
         members = [
-            _place(call, several[number], taken)
+            _index_of(call, several[number], taken)
             for several in lists
             if len(several) == len(parameters) and several[number] is not None
         ]
@@ -30,20 +30,20 @@ def _by_parameter(call: Invocation) -> list[Group]:
             for dim in range(len(shape))
         ]
         groups.append(Group((), tuple(members), strategies))
-    rest = tuple(place for place in range(len(call.tensors)) if place not in taken)
+    rest = tuple(index for index in range(len(call.tensors)) if index not in taken)
     if rest:
         groups.append(Group((), rest, [Strategy((), (REPLICATE,) * len(rest))]))
     return groups
 
 
-def _place(call: Invocation, spec: object, taken: set[int]) -> int:
+def _index_of(call: Invocation, spec: object, taken: set[int]) -> int:
     """Return the position of a spec among the tensors. Two tensors may share a spec, so taken positions are
     skipped.
     """
-    for place, each in enumerate(call.tensors):
-        if each is spec and place not in taken:
-            taken.add(place)
-            return place
+    for index, each in enumerate(call.tensors):
+        if each is spec and index not in taken:
+            taken.add(index)
+            return index
     raise AssertionError("a list has a tensor that the call has not")
 
 
@@ -53,13 +53,13 @@ def _by_gradient(call: Invocation) -> list[Group]:
     groups = [
         Group(
             (),
-            (place,),
+            (index,),
             [
                 Strategy((), (REPLICATE,)),
-                *[Strategy((), (Shard(dim),)) for dim in range(call.tensors[place].ndim)],
+                *[Strategy((), (Shard(dim),)) for dim in range(call.tensors[index].ndim)],
             ],
         )
-        for place in range(count)
+        for index in range(count)
     ]
     rest = tuple(range(count, len(call.tensors)))
     return [*groups, Group((), rest, [Strategy((), (REPLICATE,) * len(rest))])]
@@ -69,10 +69,10 @@ def _unscale(func: Any, values: dict[str, Any], call: Invocation, targets: Any) 
     """Unscale the parts, and tell all processes if one has found a number that is not finite."""
     func(values["self"], values["found_inf"], values["inv_scale"])
     mesh = targets[0].mesh
-    for place in range(mesh.ndim):
-        if any(isinstance(each.placements[place], Shard) for each in targets):
-            found = values["found_inf"]
-            found.copy_(change(found, mesh, place, Partial("max"), REPLICATE, ()))
+    for mesh_dim in range(mesh.ndim):
+        if any(isinstance(each.placements[mesh_dim], Shard) for each in targets):
+            found_inf = values["found_inf"]
+            found_inf.copy_(change(found_inf, mesh, mesh_dim, Partial("max"), REPLICATE, ()))
 
 
 RULES = {

@@ -12,24 +12,28 @@ __all__ = ["POINTWISE", "RULES", "pointwise", "shards_of_broadcast"]
 
 def shards_of_broadcast(shape: Sequence[int], shapes: Sequence[Sequence[int]]) -> list[tuple[Placement, ...]]:
     """Return the placements of the broadcast tensors for a shard along each dimension of the result."""
-    found = []
+    result = []
     for dim, size in enumerate(shape):
         placements: list[Placement] = []
         for each in shapes:
             own = dim - (len(shape) - len(each))
             placements.append(REPLICATE if own < 0 or (each[own] == 1 and size != 1) else Shard(own))
-        found.append(tuple(placements))
-    return found
+        result.append(tuple(placements))
+    return result
 
 
 def _reductions(call: Invocation) -> list[Partial]:
     """Return the pending reductions of the arguments that commute with sums and factors."""
-    found: list[Partial] = []
-    for place in range(len(call.tensors)):
-        now = call.current(place)
-        if isinstance(now, Partial) and (now.is_partial("sum") or now.is_partial("avg")) and now not in found:
-            found.append(now)
-    return found
+    reductions: list[Partial] = []
+    for index in range(len(call.tensors)):
+        now = call.current(index)
+        if (
+            isinstance(now, Partial)
+            and (now.is_partial("sum") or now.is_partial("avg"))
+            and now not in reductions
+        ):
+            reductions.append(now)
+    return reductions
 
 
 def _shards(call: Invocation) -> list[Strategy]:
@@ -47,26 +51,26 @@ def pointwise(call: Invocation) -> list[Strategy]:
 
 
 def _additive(call: Invocation) -> list[Strategy]:
-    """Linear in all its tensors together."""
+    """Return the strategies of an operator that is linear in all its tensors together."""
     numbers = any(isinstance(call.get(name), int | float | complex) for name in ("other",))
-    found = [
+    strategies = [
         Strategy((partial,) * len(call.results), (partial,) * len(call.tensors))
         for partial in _reductions(call)
         if not numbers or partial.is_partial("avg")
     ]
-    return _shards(call) + found
+    return _shards(call) + strategies
 
 
-def _partial_in(call: Invocation, places: Sequence[int]) -> list[Strategy]:
-    """Linear in one tensor while the others are whole."""
+def _partial_in(call: Invocation, linear_indices: Sequence[int]) -> list[Strategy]:
+    """Return the strategies of an operator that is linear in one tensor if the others are replicated."""
     return [
         Strategy(
             (partial,) * len(call.results),
-            tuple(partial if place == at else REPLICATE for place in range(len(call.tensors))),
+            tuple(partial if index == linear_index else REPLICATE for index in range(len(call.tensors))),
         )
         for partial in _reductions(call)
-        for at in places
-        if call.current(at) == partial
+        for linear_index in linear_indices
+        if call.current(linear_index) == partial
     ]
 
 
@@ -99,9 +103,9 @@ def _made_like(call: Invocation) -> list[Strategy]:
 
 
 def _filled(call: Invocation) -> list[Strategy]:
-    """Elements that are written over."""
-    found = _shards(call)
-    return [each for each in found if len(each.inputs) == len(call.tensors)]
+    """Return the strategies of an operator that overwrites all elements."""
+    strategies = _shards(call)
+    return [each for each in strategies if len(each.inputs) == len(call.tensors)]
 
 
 def _copied(call: Invocation) -> list[Strategy]:

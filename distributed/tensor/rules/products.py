@@ -59,27 +59,27 @@ def _convolution_weight(call: Invocation) -> list[Strategy]:
 
 
 def _attention(call: Invocation) -> list[Strategy]:
-    """Along the batch, and along the heads."""
+    """Return the strategies of attention: shard the batch or the heads."""
     if call.get("dropout_p", 0.0):
         return []
     mask = call.get("attn_mask") or call.get("attn_bias")
     if mask is not None and (call.get("grad_input_mask") or (False,))[-1]:
         return []  # the mask's gradient is a sum over what it was broadcast to
-    heads = [place for place, each in enumerate(call.tensors) if each.ndim >= 3 and each is not mask]
-    found = []
+    heads = [index for index, each in enumerate(call.tensors) if each.ndim >= 3 and each is not mask]
+    strategies = []
     for dim in (0, 1):
-        if dim == 1 and not all(call.is_even(place, 1) for place in heads):
+        if dim == 1 and not all(call.is_even(index, 1) for index in heads):
             continue
         shards: list[Placement] = [
-            Shard(dim) if place in heads else REPLICATE for place in range(len(call.tensors))
+            Shard(dim) if index in heads else REPLICATE for index in range(len(call.tensors))
         ]
         if mask is not None:  # broadcast to (batch, heads, queries, keys)
             own = dim - (4 - mask.ndim)
             if own >= 0 and mask.shape[own] != 1:
                 shards[call.index(mask)] = Shard(own)
         results = tuple(Shard(dim) if len(each.shape) >= 3 else REPLICATE for each in call.results)
-        found.append(Strategy(results, tuple(shards)))
-    return found
+        strategies.append(Strategy(results, tuple(shards)))
+    return strategies
 
 
 _ATTENTION = (

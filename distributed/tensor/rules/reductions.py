@@ -35,19 +35,19 @@ def _reduction(combine: Combine, linear: bool = False) -> Callable[[Invocation],
     def strategies(call: Invocation) -> list[Strategy]:
         dims = reduced_dims(call)
         results = len(call.results)
-        found = []
+        result = []
         for dim in range(call.tensors[0].ndim):
             rest: tuple[Placement, ...] = (REPLICATE,) * (len(call.tensors) - 1)
             if dim not in dims:
-                found.append(Strategy((Shard(_kept(call, dims, dim)),) * results, (Shard(dim), *rest)))
+                result.append(Strategy((Shard(_kept(call, dims, dim)),) * results, (Shard(dim), *rest)))
                 continue
             partial = combine(call, call.is_even(0, dim))
             if partial is not None:
-                found.append(Strategy((partial,) * results, (Shard(dim), *rest)))
+                result.append(Strategy((partial,) * results, (Shard(dim), *rest)))
         now = call.current(0)
         if linear and isinstance(now, Partial) and (now.is_partial("sum") or now.is_partial("avg")):
-            found.append(Strategy((now,) * results, (now,)))
-        return found
+            result.append(Strategy((now,) * results, (now,)))
+        return result
 
     return strategies
 

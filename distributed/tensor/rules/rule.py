@@ -15,8 +15,8 @@ class Strategy(NamedTuple):
     """One way of computing an operator on parts: how results lie if arguments lie so, along one mesh dimension.
 
     Attributes:
-        outputs: a placement for each tensor that is returned.
-        inputs: a placement for each tensor among the arguments; None for one that may lie as it does.
+        outputs: Placement of each returned tensor.
+        inputs: Placement of each tensor argument; None accepts any placement.
     """
 
     outputs: tuple[Placement | None, ...]
@@ -34,7 +34,7 @@ class Invocation:
         count: Number of ranks along the mesh dimension.
         divided: For each tensor, the number of parts that earlier mesh dimensions make of each dimension.
         results_divided: The same for the results.
-        place: Index of the mesh dimension.
+        mesh_dim: Index of the mesh dimension.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Invocation:
         self.tensors = list(tensors)
         self.results = list(results)
         self.count = 1
-        self.place = 0
+        self.mesh_dim = 0
         self.divided: list[dict[int, int]] = [{} for _ in tensors]
         self.results_divided: list[dict[int, int]] = [{} for _ in results]
 
@@ -62,19 +62,19 @@ class Invocation:
 
     def index(self, spec: DTensorSpec) -> int:
         """Return the position of a spec among the tensors."""
-        return next(place for place, each in enumerate(self.tensors) if each is spec)
+        return next(position for position, each in enumerate(self.tensors) if each is spec)
 
-    def current(self, place: int) -> Placement:
+    def current(self, index: int) -> Placement:
         """Return the current placement of a tensor along this mesh dimension."""
-        return self.tensors[place].placements[self.place]
+        return self.tensors[index].placements[self.mesh_dim]
 
-    def is_even(self, place: int, dim: int) -> bool:
+    def is_even(self, index: int, dim: int) -> bool:
         """Return True if a dimension of an argument splits evenly."""
-        return self._divides(self.tensors[place].shape[dim], self.divided[place].get(dim, 1))
+        return self._divides(self.tensors[index].shape[dim], self.divided[index].get(dim, 1))
 
-    def is_even_result(self, place: int, dim: int) -> bool:
+    def is_even_result(self, index: int, dim: int) -> bool:
         """Return True if a dimension of a result splits evenly."""
-        return self._divides(self.results[place].shape[dim], self.results_divided[place].get(dim, 1))
+        return self._divides(self.results[index].shape[dim], self.results_divided[index].get(dim, 1))
 
     def _divides(self, size: int, divided: int) -> bool:
         return size % (divided * self.count) == 0
@@ -84,8 +84,8 @@ class Group(NamedTuple):
     """Tensors of a call whose placements depend on each other, and on no others.
 
     Attributes:
-        outputs: their places among the results.
-        inputs: their places among the arguments' tensors.
+        outputs: Their indices among the results.
+        inputs: Their indices among the tensor arguments.
         strategies: for these.
     """
 

@@ -13,20 +13,20 @@ __all__ = ["RULES"]
 
 
 def _dropout(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    given, p, train = values["input"], values["p"], values["train"]
+    input, p, train = values["input"], values["p"], values["train"]
     if train is False or p in (0.0, 1.0):
-        return func(given, p, train)
-    mask = drawn_part(lambda like: func(like, p, True)[1], given, targets[0])
-    return ops.native_dropout_backward(given, mask, 1.0 / (1.0 - p)), mask
+        return func(input, p, train)
+    mask = drawn_part(lambda like: func(like, p, True)[1], input, targets[0])
+    return ops.native_dropout_backward(input, mask, 1.0 / (1.0 - p)), mask
 
 
 def _in_place(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
     positional, named = _rest(func, values)
-    given = values["self"]
+    input = values["self"]
     drawn = drawn_part(
-        lambda like: func(like, *positional, **named), given, targets[0], values.get("generator")
+        lambda like: func(like, *positional, **named), input, targets[0], values.get("generator")
     )
-    return given.copy_(drawn)
+    return input.copy_(drawn)
 
 
 def _like(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:

@@ -38,8 +38,8 @@ for _family in (
 
 def rule_of(name: str, op: OperatorEntry) -> Rule:
     """Return the rule of an operator; the default rule replicates all tensors."""
-    found = RULES.get(name)
-    if found is None:
-        found = pointwise.POINTWISE if "pointwise" in op.tags else NO_RULE
-        RULES[name] = found
-    return found
+    rule = RULES.get(name)
+    if rule is None:
+        rule = pointwise.POINTWISE if "pointwise" in op.tags else NO_RULE
+        RULES[name] = rule
+    return rule

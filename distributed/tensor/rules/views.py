@@ -21,13 +21,13 @@ def _moving(pairs_of: Callable[[Invocation], Pairs]) -> Callable[[Invocation], l
     def strategies(call: Invocation) -> list[Strategy]:
         rest: tuple[Placement, ...] = (REPLICATE,) * (len(call.tensors) - 1)
         results = len(call.results)
-        found: list[Strategy] = [
+        result: list[Strategy] = [
             Strategy((Shard(after),) * results, (Shard(before), *rest)) for before, after in pairs_of(call)
         ]
         now = call.current(0)
         if isinstance(now, Partial):
-            found.append(Strategy((now,) * results, (now, *rest)))
-        return found
+            result.append(Strategy((now,) * results, (now, *rest)))
+        return result
 
     return strategies
 
@@ -50,7 +50,7 @@ def reshaped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int
         >>> reshaped((2, 4, 6), (8, 3, 2))
         [([0, 1], [0]), ([2], [1, 2])]
     """
-    found: list[tuple[list[int], list[int]]] = []
+    matches: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) and j < len(after):
         left, right = [i], [j]
@@ -59,14 +59,14 @@ def reshaped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int
         while a != b:
             if a < b:
                 if i == len(before):
-                    return found
+                    return matches
                 a, left, i = a * before[i], [*left, i], i + 1
             else:
                 if j == len(after):
-                    return found
+                    return matches
                 b, right, j = b * after[j], [*right, j], j + 1
-        found.append((left, right))
-    return found
+        matches.append((left, right))
+    return matches
 
 
 def _view(call: Invocation) -> Pairs:
@@ -113,14 +113,14 @@ def _unsqueezed(call: Invocation) -> Pairs:
 def _squeezed_dims(call: Invocation) -> list[int]:
     shape = call.tensors[0].shape
     dim = call.get("dim")
-    given = range(len(shape)) if dim is None else (dim,) if isinstance(dim, int) else dim
-    return [each % len(shape) for each in given if shape and shape[each] == 1]
+    dims = range(len(shape)) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return [each % len(shape) for each in dims if shape and shape[each] == 1]
 
 
 def _squeezed(call: Invocation) -> Pairs:
     dims = _squeezed_dims(call)
-    kept = [dim for dim in range(call.tensors[0].ndim) if dim not in dims]
-    return [(dim, place) for place, dim in enumerate(kept)]
+    remaining = [dim for dim in range(call.tensors[0].ndim) if dim not in dims]
+    return [(dim, position) for position, dim in enumerate(remaining)]
 
 
 def _squeeze(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
@@ -163,8 +163,8 @@ def _indexed(index: Sequence[int], shape: Sequence[int]) -> Pairs:
     """Return the dimensions of which an index takes all elements. The index has four integers per subscript."""
     pairs = []
     before = after = 0
-    for place in range(0, len(index), 4):
-        kind, start, stop, step = index[place : place + 4]
+    for offset in range(0, len(index), 4):
+        kind, start, stop, step = index[offset : offset + 4]
         if kind == RANGE and (start, stop, step) == (0, shape[before], 1):
             pairs.append((before, after))
         before += kind != NEW_AXIS
@@ -176,17 +176,17 @@ def _of_part(index: Sequence[int], shape: Sequence[int], part: Sequence[int]) ->
     """Adapt an index to a part: full ranges become full ranges of the part."""
     made = list(index)
     dim = 0
-    for place in range(0, len(index), 4):
-        kind, *given = index[place : place + 4]
-        if kind == RANGE and given == [0, shape[dim], 1]:
-            made[place + 2] = part[dim]
+    for offset in range(0, len(index), 4):
+        kind, *bounds = index[offset : offset + 4]
+        if kind == RANGE and bounds == [0, shape[dim], 1]:
+            made[offset + 2] = part[dim]
         dim += kind != NEW_AXIS
     return made
 
 
 def _basic_index(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    given = values["self"]
-    return func(given, _of_part(values["index"], call.tensors[0].shape, given.shape))
+    local = values["self"]
+    return func(local, _of_part(values["index"], call.tensors[0].shape, local.shape))
 
 
 def _basic_index_backward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
@@ -250,10 +250,10 @@ def _new(call: Invocation) -> list[Strategy]:
     placement.
     """
     now = call.current(0)
-    found = [Strategy((REPLICATE,), (None,))]
+    strategies = [Strategy((REPLICATE,), (None,))]
     if call.results[0].shape == call.tensors[0].shape and isinstance(now, Shard):
-        found.insert(0, Strategy((now,), (now,)))
-    return found
+        strategies.insert(0, Strategy((now,), (now,)))
+    return strategies
 
 
 def _joined(call: Invocation) -> list[Strategy]:
@@ -262,14 +262,14 @@ def _joined(call: Invocation) -> list[Strategy]:
     if any(each.ndim != ndim for each in call.tensors):
         return []
     joined = call["dim"] % ndim
-    found = [
+    strategies = [
         Strategy((Shard(dim),), (Shard(dim),) * len(call.tensors)) for dim in range(ndim) if dim != joined
     ]
-    reductions = {call.current(place) for place in range(len(call.tensors))}
+    reductions = {call.current(index) for index in range(len(call.tensors))}
     if len(reductions) == 1 and isinstance(call.current(0), Partial):
         (now,) = reductions
-        found.append(Strategy((now,), (now,) * len(call.tensors)))
-    return found
+        strategies.append(Strategy((now,), (now,) * len(call.tensors)))
+    return strategies
 
 
 def _view_rule(sizes: str = "size") -> Rule:

@@ -110,15 +110,15 @@ class CuPyCopies(Driver):
 
     def is_page_locked(self, address: int) -> bool:
         try:
-            found = runtime.pointerGetAttributes(address)
+            attributes = runtime.pointerGetAttributes(address)
         except runtime.CUDARuntimeError as error:
             if error.status != INVALID_VALUE:
                 raise
             return False
-        return bool(found.type == runtime.memoryTypeHost)
+        return bool(attributes.type == runtime.memoryTypeHost)
 
     def device_of_address(self, address: int) -> int:
-        found = runtime.pointerGetAttributes(address)
-        if found.type not in (runtime.memoryTypeDevice, runtime.memoryTypeManaged):
+        attributes = runtime.pointerGetAttributes(address)
+        if attributes.type not in (runtime.memoryTypeDevice, runtime.memoryTypeManaged):
             raise RuntimeError(f"CUDA error: invalid argument: {address:#x} is no address of device memory")
-        return int(found.device)
+        return int(attributes.device)

@@ -47,16 +47,16 @@ def count_devices() -> tuple[int, str]:
 
 def _without_driver() -> str:
     """Return the reason why the runtime API finds no usable driver: it has one error for two cases."""
-    found, needed = runtime.driverGetVersion(), runtime.runtimeGetVersion()
-    if found == 0:
+    supported, needed = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    if supported == 0:
         return (
             "Found no NVIDIA driver on your system: libcuda.so.1 does not load. Please check that you have an NVIDIA "
             "GPU and installed a driver from https://www.nvidia.com/Download/index.aspx"
         )
-    instead = ", or install CuPy for CUDA 12: pip install 'triten[cuda12]'" if found >= 12000 else ""
+    instead = ", or install CuPy for CUDA 12: pip install 'triten[cuda12]'" if supported >= 12000 else ""
     return (
-        f"The NVIDIA driver on your system is too old: it supports CUDA {version_text(found)}, the installed CuPy is "
-        f"built for CUDA {version_text(needed)}. Please update your GPU driver{instead}"
+        f"The NVIDIA driver on your system is too old: it supports CUDA {version_text(supported)}, the installed "
+        f"CuPy is built for CUDA {version_text(needed)}. Please update your GPU driver{instead}"
     )
 
 
@@ -113,11 +113,11 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         return self._device_count
 
     def properties(self, device: int) -> DeviceProperties:
-        found = self._properties.get(device)
-        if found is None:
+        properties = self._properties.get(device)
+        if properties is None:
             self.check_device(device)
-            found = self._properties[device] = device_properties(device)
-        return found
+            properties = self._properties[device] = device_properties(device)
+        return properties
 
     def set_device(self, device: int) -> None:
         self.check_device(device)
@@ -185,16 +185,16 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
 
     def stream_priority_range(self) -> tuple[int, int]:
         device = self.current_device()
-        found = self._priorities.get(device)
-        if found is None:
+        priorities = self._priorities.get(device)
+        if priorities is None:
             # CUDA clamps priorities, and CuPy does not bind the call that returns the range.
             ends = []
             for priority in (2**31 - 1, -(2**31)):
                 stream = runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority)
                 ends.append(int(runtime.streamGetPriority(stream)))
                 runtime.streamDestroy(stream)
-            found = self._priorities[device] = (ends[0], ends[1])
-        return found
+            priorities = self._priorities[device] = (ends[0], ends[1])
+        return priorities
 
     def stream_priority(self, stream: int) -> int:
         self._check_alive(stream)

@@ -43,9 +43,9 @@ class CUDAError(AcceleratorError):
     def __init__(self, status: int, cause: BaseException | None = None, doing: str = "") -> None:
         described = str(cause if cause is not None else runtime_api.CUDARuntimeError(status))
         name, _, text = described.partition(": ")
-        place = f": {doing}" if doing else ""
+        suffix = f": {doing}" if doing else ""
         hint = _ASYNCHRONOUS if status in LOST else ""
-        super().__init__(f"CUDA error: {text or name}{place}{hint}", status)
+        super().__init__(f"CUDA error: {text or name}{suffix}{hint}", status)
         self.status = status
         self.name = name
 
@@ -85,11 +85,11 @@ class RuntimeAPI:
     CUDARuntimeError = CUDAError
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(runtime_api, name)
-        if callable(found):
-            found = _reporting(found)
-        setattr(self, name, found)
-        return found
+        value = getattr(runtime_api, name)
+        if callable(value):
+            value = _reporting(value)
+        setattr(self, name, value)
+        return value
 
 
 def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:

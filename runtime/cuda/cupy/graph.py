@@ -62,8 +62,8 @@ def capture_info(stream: int) -> tuple[CaptureStatus, int]:
     function, unwanted = _capture_function(_libcuda())
     code = function(stream, ctypes.addressof(status), ctypes.addressof(number), *[None] * unwanted)
     _check(code)
-    found = STATUSES[status.value]
-    return found, number.value if found == "active" else 0
+    capture_status = STATUSES[status.value]
+    return capture_status, number.value if capture_status == "active" else 0
 
 
 def count_kernels(graph: int) -> int:
@@ -134,10 +134,10 @@ class CuPyCapture(StreamCapture):
 
     def _kernels_of(self, handle: int) -> int:
         # CUDA treats handles as addresses, and may not detect an invalid one.
-        found = self._kernels.get(handle)
-        if found is None:
+        num_kernels = self._kernels.get(handle)
+        if num_kernels is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: graph {handle:#x}")
-        return found
+        return num_kernels
 
     def instantiate_graph(self, graph: int) -> int:
         kernels = self._kernels_of(graph)

@@ -96,11 +96,11 @@ class CuPyKernel(CompiledKernel):
             driver_api.funcSetAttribute(function, MAX_DYNAMIC_SHARED_MEMORY, binary.shared)
         if binary.num_ctas > PORTABLE_CLUSTER:
             driver_api.funcSetAttribute(function, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
-        most = driver_api.funcGetAttribute(MAX_THREADS_PER_BLOCK, function)
+        max_threads = driver_api.funcGetAttribute(MAX_THREADS_PER_BLOCK, function)
         threads = WARP_SIZE * binary.num_warps
-        if threads > most:
+        if threads > max_threads:
             raise RuntimeError(
-                f"kernel '{self.name}' wants {threads} threads in a block, its registers allow {most}: "
+                f"kernel '{self.name}' wants {threads} threads in a block, its registers allow {max_threads}: "
                 "take fewer warps"
             )
         return function

@@ -68,15 +68,15 @@ def choose_launch_kernel() -> LaunchKernel:
 
     The former takes a third of the latter's host time.
     """
-    found = getattr(driver_api, "launchKernel", None)
-    declared = (getattr(found, "__doc__", None) or "").partition("\n")[0]
+    launch_kernel = getattr(driver_api, "launchKernel", None)
+    declared = (getattr(launch_kernel, "__doc__", None) or "").partition("\n")[0]
     names = tuple(
         parameter.split()[-1]
         for parameter in declared.partition("(")[2].partition(")")[0].split(",")
         if parameter
     )
-    if found is not None and names == PARAMETERS:
-        return found  # type: ignore[no-any-return]
+    if launch_kernel is not None and names == PARAMETERS:
+        return launch_kernel  # type: ignore[no-any-return]
     return ctypes_launch_kernel()
 
 
@@ -120,15 +120,15 @@ def launch_attributes(num_ctas: int, cooperative: bool, programmatic: bool) -> d
         >>> launch_attributes(2, False, True)
         {6: (1,), 4: (2, 1, 1), 5: (1,)}
     """
-    asked: dict[int, tuple[int, ...]] = {}
+    attributes: dict[int, tuple[int, ...]] = {}
     if programmatic:
-        asked[PROGRAMMATIC_STREAM_SERIALIZATION] = (1,)
+        attributes[PROGRAMMATIC_STREAM_SERIALIZATION] = (1,)
     if cooperative:
-        asked[COOPERATIVE] = (1,)
+        attributes[COOPERATIVE] = (1,)
     if num_ctas > 1:
-        asked[CLUSTER_DIMENSION] = (num_ctas, 1, 1)
-        asked[CLUSTER_SCHEDULING_POLICY] = (SPREAD,)
-    return asked
+        attributes[CLUSTER_DIMENSION] = (num_ctas, 1, 1)
+        attributes[CLUSTER_SCHEDULING_POLICY] = (SPREAD,)
+    return attributes
 
 
 def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
@@ -140,7 +140,7 @@ def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
     for entry, (number, values) in zip(array, attributes.items(), strict=True):
         entry.id = number
         entry.value.numbers[: len(values)] = values
-    pack, given, count = LAUNCH_CONFIG.pack_into, ctypes.addressof(array), len(array)
+    pack, attributes_address, count = LAUNCH_CONFIG.pack_into, ctypes.addressof(array), len(array)
     # Unused configurations. Taking one and putting it back are atomic. `array` lives as long as they do.
     idle: list[tuple[Any, int, Any]] = []
 
@@ -158,17 +158,17 @@ def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
         extra: int,
     ) -> None:
         try:
-            config, at, _ = taken = idle.pop()
+            config, config_address, _ = taken = idle.pop()
         except IndexError:
             config = ctypes.create_string_buffer(LAUNCH_CONFIG.size)
-            at = ctypes.addressof(config)
-            taken = config, at, array
+            config_address = ctypes.addressof(config)
+            taken = config, config_address, array
         try:
-            pack(config, 0, gx, gy, gz, bx, by, bz, shared, stream, given, count)
+            pack(config, 0, gx, gy, gz, bx, by, bz, shared, stream, attributes_address, count)
         except struct.error:
             check_unsigned(gx, gy, gz)
             raise
-        status = function(at, kernel, pointers, extra)
+        status = function(config_address, kernel, pointers, extra)
         idle.append(taken)
         if status:
             check(status)

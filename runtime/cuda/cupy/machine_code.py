@@ -96,17 +96,17 @@ class CuPyCode(MachineCode):
         try:
             launcher(*arguments)
         except (CUDAError, *NATIVE) as error:
-            found = reported_as(error) if isinstance(error, NATIVE) else error
+            reported = reported_as(error) if isinstance(error, NATIVE) else error
             device = self._owner.current_device()
-            if found.status not in (INVALID_CONTEXT, INVALID_HANDLE) or runtime.getDevice() == device:
-                raise found from error
+            if reported.status not in (INVALID_CONTEXT, INVALID_HANDLE) or runtime.getDevice() == device:
+                raise reported from error
             # Another library, such as CuPy, made another device current.
             runtime.setDevice(device)
             launcher(*arguments)
 
     def reaches(self, address: int) -> bool:
-        found = runtime.pointerGetAttributes(address)
-        return bool(found.devicePointer) or found.type in (MEMORY_TYPE_DEVICE, MEMORY_TYPE_MANAGED)
+        attributes = runtime.pointerGetAttributes(address)
+        return bool(attributes.devicePointer) or attributes.type in (MEMORY_TYPE_DEVICE, MEMORY_TYPE_MANAGED)
 
     def library(self) -> Any:
         return libcuda.library()

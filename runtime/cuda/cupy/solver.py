@@ -102,7 +102,7 @@ class CuPySolver:
         if not b.size:
             return
         solve = _routine(a, "trsm", module=cublas)
-        one = np.ones((), a.dtype)
+        alpha = np.ones((), a.dtype)
         side = cublas.CUBLAS_SIDE_LEFT if left else cublas.CUBLAS_SIDE_RIGHT
         diagonal = cublas.CUBLAS_DIAG_UNIT if unit else cublas.CUBLAS_DIAG_NON_UNIT
         for matrix, right in zip(a.members(), b.members(), strict=True):
@@ -114,7 +114,7 @@ class CuPySolver:
                 diagonal,
                 b.rows,
                 b.columns,
-                one.ctypes.data,
+                alpha.ctypes.data,
                 matrix,
                 a.rows,
                 right,

@@ -54,8 +54,8 @@ def flushed(value: Any) -> Any:
 
 def saturated(value: Any) -> Any:
     """Clamp a floating-point number to [0, 1], and NaN to 0 (``.sat``)."""
-    one = value.dtype.type(1)
-    return np.where(value > 0, np.minimum(value, one), value.dtype.type(0))
+    upper = value.dtype.type(1)
+    return np.where(value > 0, np.minimum(value, upper), value.dtype.type(0))
 
 
 # Floating point with directed rounding
@@ -154,9 +154,9 @@ def fma(a: Any, b: Any, c: Any, rounding: str = "rn") -> Any:
     if kind is f8:
         product, lost = _two_product(a, b)
         total, error = _two_sum(product, c)
-        found = total + (error + lost)
+        rounded = total + (error + lost)
         plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
-        return canonical(np.where(np.isfinite(found), found, plain))
+        return canonical(np.where(np.isfinite(rounded), rounded, plain))
     wide = a.astype(f8) * b.astype(f8)  # exact for single precision and below
     total, error = _two_sum(wide, c.astype(f8))
     if kind is f4:
@@ -187,15 +187,15 @@ def _extreme(a: Any, b: Any, with_nan: bool, before: Callable[..., Any], of_zero
     if a.dtype.kind in "iu":
         return np.where(before(a, b), a, b)
     bits = UNSIGNED[8 * a.dtype.itemsize]
-    found = np.where(before(a, b), a, b)
-    found = np.where(a == b, of_zeros(a.view(bits), b.view(bits)).view(kind), found)
+    result = np.where(before(a, b), a, b)
+    result = np.where(a == b, of_zeros(a.view(bits), b.view(bits)).view(kind), result)
     no_a, no_b = a != a, b != b
     if np.any(no_a) or np.any(no_b):
         if with_nan:
-            return np.where(no_a | no_b, CANONICAL[kind], found)
-        found = np.where(no_a, b, np.where(no_b, a, found))
-        return np.where(no_a & no_b, CANONICAL[kind], found)
-    return found
+            return np.where(no_a | no_b, CANONICAL[kind], result)
+        result = np.where(no_a, b, np.where(no_b, a, result))
+        return np.where(no_a & no_b, CANONICAL[kind], result)
+    return result
 
 
 # Approximations
@@ -253,11 +253,11 @@ def _high_half(x: Any, function: Callable[[Any], Any]) -> Any:
 
 def divide_approximate(a: Any, b: Any, full: bool = False) -> Any:
     """Compute ``div.approx`` or ``div.full`` to two units in the last place; the former is 0 for b above 2**126."""
-    found = _approximately(a, a.astype(f8) / b.astype(f8), relative=2.0**-23)
+    result = _approximately(a, a.astype(f8) / b.astype(f8), relative=2.0**-23)
     if full:
-        return found
+        return result
     great = (np.abs(b) > f4(2.0**126)) & np.isfinite(b)
-    return np.where(great, np.where(np.isinf(a), CANONICAL[f4], np.copysign(f4(0), a * np.sign(b))), found)
+    return np.where(great, np.where(np.isinf(a), CANONICAL[f4], np.copysign(f4(0), a * np.sign(b))), result)
 
 
 def root_approximate(x: Any) -> Any:
@@ -303,16 +303,16 @@ def quotient(a: Any, b: Any) -> Any:
     kind = a.dtype.type
     safe = np.where(b == 0, kind(1), b)
     if a.dtype.kind == "u":
-        found = a // safe
+        result = a // safe
     else:
         # The minimum integer divided by -1 wraps.
-        found = np.where(safe == -1, kind(0) - a, _truncated(a, np.where(safe == -1, kind(1), safe)))
-    return np.where(b == 0, kind(0) - kind(1) if a.dtype.kind == "u" else kind(-1), found)
+        result = np.where(safe == -1, kind(0) - a, _truncated(a, np.where(safe == -1, kind(1), safe)))
+    return np.where(b == 0, kind(0) - kind(1) if a.dtype.kind == "u" else kind(-1), result)
 
 
 def _truncated(a: Any, b: Any) -> Any:
-    found = a // b
-    return found + ((found * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
+    floored = a // b
+    return floored + ((floored * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
 def remainder(a: Any, b: Any) -> Any:
@@ -347,15 +347,15 @@ def wide_product(a: Any, b: Any) -> Any:
 def shift_left(a: Any, count: Any) -> Any:
     """Shift bits left; the result is zero if the count reaches the width."""
     width = 8 * a.dtype.itemsize
-    kept = np.minimum(count, u4(width - 1)).astype(a.dtype)
-    return np.where(count >= width, a.dtype.type(0), a << kept)
+    shift = np.minimum(count, u4(width - 1)).astype(a.dtype)
+    return np.where(count >= width, a.dtype.type(0), a << shift)
 
 
 def shift_right(a: Any, count: Any) -> Any:
     """Shift bits right, filling with zeros, or with the sign of a signed number."""
     width = 8 * a.dtype.itemsize
-    kept = np.minimum(count, u4(width - 1)).astype(a.dtype)
-    return a >> kept if a.dtype.kind == "i" else np.where(count >= width, a.dtype.type(0), a >> kept)
+    shift = np.minimum(count, u4(width - 1)).astype(a.dtype)
+    return a >> shift if a.dtype.kind == "i" else np.where(count >= width, a.dtype.type(0), a >> shift)
 
 
 def funnel_left(low: Any, high: Any, count: Any, wraps: bool) -> Any:
@@ -379,14 +379,14 @@ def extract(a: Any, position: Any, length: Any) -> Any:
     bits = a.view(UNSIGNED[width]).astype(u8)
     shifted = np.where(position >= width, u8(0), bits >> np.minimum(position, u4(63)).astype(u8))
     mask = np.where(length >= 64, ~u8(0), (u8(1) << np.minimum(length, u4(63)).astype(u8)) - u8(1))
-    found = shifted & mask & u8((1 << width) - 1)
+    field = shifted & mask & u8((1 << width) - 1)
     if a.dtype.kind == "i":
         last = np.minimum(position.astype(i8) + length.astype(i8) - 1, width - 1)
         sign = np.where(length == 0, u8(0), (bits >> np.maximum(last, 0).astype(u8)) & u8(1))
-        kept = np.minimum(length.astype(i8), np.maximum(width - position.astype(i8), 0))
-        above = np.where(kept >= 64, u8(0), ~u8(0) << np.minimum(kept, 63).astype(u8))
-        found = np.where(sign == 1, found | above, found)
-    return found.astype(UNSIGNED[width]).view(a.dtype)
+        num_bits = np.minimum(length.astype(i8), np.maximum(width - position.astype(i8), 0))
+        above = np.where(num_bits >= 64, u8(0), ~u8(0) << np.minimum(num_bits, 63).astype(u8))
+        field = np.where(sign == 1, field | above, field)
+    return field.astype(UNSIGNED[width]).view(a.dtype)
 
 
 def insert(a: Any, b: Any, position: Any, length: Any) -> Any:
@@ -402,22 +402,22 @@ def insert(a: Any, b: Any, position: Any, length: Any) -> Any:
 def permuted(a: Any, b: Any, selection: Any) -> Any:
     """Choose four bytes out of eight, each unchanged or its sign replicated (``prmt``)."""
     both = a.astype(u8) | (b.astype(u8) << u8(32))
-    found: Any = u4(0)
+    result: Any = u4(0)
     for i in range(4):
         chosen = (selection >> u4(4 * i)) & u4(15)
         byte = ((both >> (u8(8) * (chosen & u4(7)).astype(u8))) & u8(255)).astype(u4)
         byte = np.where(chosen & u4(8), np.where(byte & u4(128), u4(255), u4(0)), byte)
-        found = found | (byte << u4(8 * i))
-    return found
+        result = result | (byte << u4(8 * i))
+    return result
 
 
 def logic(a: Any, b: Any, c: Any, table: int) -> Any:
     """Compute any function of three bits from its truth table (``lop3``)."""
-    found: Any = u4(0)
+    result: Any = u4(0)
     for i in range(8):
         if table >> i & 1:
-            found = found | ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c))
-    return found
+            result = result | ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c))
+    return result
 
 
 def ones(a: Any) -> Any:
@@ -437,10 +437,10 @@ def leading_zeros(a: Any) -> Any:
 def reversed_bits(a: Any) -> Any:
     """Reverse the bits (``brev``)."""
     width = 8 * a.dtype.itemsize
-    found = a.dtype.type(0)
+    result = a.dtype.type(0)
     for i in range(width):
-        found = found | (((a >> a.dtype.type(i)) & a.dtype.type(1)) << a.dtype.type(width - 1 - i))
-    return found
+        result = result | (((a >> a.dtype.type(i)) & a.dtype.type(1)) << a.dtype.type(width - 1 - i))
+    return result
 
 
 def highest_bit(a: Any) -> Any:
@@ -460,8 +460,8 @@ def sum_with_carry(a: Any, b: Any, carry: Any) -> tuple[Any, Any]:
 def difference_with_borrow(a: Any, b: Any, borrow: Any) -> tuple[Any, Any]:
     """Return ``a - b - borrow`` and the borrow out."""
     first = a - b
-    found = first - borrow.astype(a.dtype)
-    return found, (a < b) | (first < borrow.astype(a.dtype))
+    difference = first - borrow.astype(a.dtype)
+    return difference, (a < b) | (first < borrow.astype(a.dtype))
 
 
 # Conversions
@@ -480,8 +480,8 @@ def to_integer(x: Any, kind: Any, rounding: str) -> Any:
     limits = np.iinfo(kind)
     low, high = f8(limits.min), f8(limits.max)
     inside = np.where((whole > low) & (whole < high), whole, f8(0)).astype(kind)
-    found = np.where(whole >= high, kind(limits.max), np.where(whole <= low, kind(limits.min), inside))
-    return np.where(x != x, kind(0), found)
+    result = np.where(whole >= high, kind(limits.max), np.where(whole <= low, kind(limits.min), inside))
+    return np.where(x != x, kind(0), result)
 
 
 def to_float(x: Any, kind: Any, rounding: str) -> Any:
@@ -506,9 +506,9 @@ def _eight_bits(name: str) -> Any:
 
 def to_eight_bits(x: Any, name: str) -> Any:
     """Return the bits of a number as ``e4m3`` or ``e5m2``, clamped to the largest finite value (``.satfinite``)."""
-    most = x.dtype.type(448 if name == "e4m3" else 57344)
-    found = np.clip(x, -most, most).astype(_eight_bits(name)).view(u1)
-    return np.where(x != x, u1(0x7F), found)
+    max_finite = x.dtype.type(448 if name == "e4m3" else 57344)
+    bits = np.clip(x, -max_finite, max_finite).astype(_eight_bits(name)).view(u1)
+    return np.where(x != x, u1(0x7F), bits)
 
 
 def from_eight_bits(bits: Any, name: str) -> Any:
@@ -539,12 +539,12 @@ def compared(a: Any, b: Any, comparison: str) -> Any:
     if comparison in ("num", "nan"):
         nan = (a != a) | (b != b)
         return ~nan if comparison == "num" else nan
-    found = COMPARISONS[comparison[:2]](a, b)
+    result = COMPARISONS[comparison[:2]](a, b)
     if a.dtype.kind in "iu":
-        return found
+        return result
     if len(comparison) > 2:
-        return found | (a != a) | (b != b)
-    return found & (a == a) & (b == b) if comparison == "ne" else found
+        return result | (a != a) | (b != b)
+    return result & (a == a) & (b == b) if comparison == "ne" else result
 
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -85,71 +85,76 @@ class AsynchronousUnits:
     def make_barrier(self, address: Any, count: Any, mask: Mask) -> None:
         """Execute ``mbarrier.init``."""
         chosen = self.blocks.some(mask)
-        for thread, at, each in zip(
+        for thread, barrier_address, arrivals in zip(
             chosen.tolist(),
             self.blocks.integers(address, chosen),
             self.blocks.integers(count, chosen),
             strict=True,
         ):
-            self.barriers.make(thread, at, each)
+            self.barriers.make(thread, barrier_address, arrivals)
 
     def end_barrier(self, address: Any, mask: Mask) -> None:
         """Execute ``mbarrier.inval``."""
         chosen = self.blocks.some(mask)
-        for thread, at in zip(chosen.tolist(), self.blocks.integers(address, chosen), strict=True):
-            self.barriers.end(thread, at)
+        for thread, barrier_address in zip(
+            chosen.tolist(), self.blocks.integers(address, chosen), strict=True
+        ):
+            self.barriers.end(thread, barrier_address)
 
     def arrive(self, address: Any, count: Any, expected: Any, mask: Mask) -> Array:
         """Execute ``mbarrier.arrive`` and return the phase at which each thread arrived."""
         chosen = self.blocks.some(mask)
-        found = np.zeros(self.blocks.n, np.uint64)
-        for thread, at, one, nbytes in zip(
+        phases = np.zeros(self.blocks.n, np.uint64)
+        for thread, barrier_address, arrivals, nbytes in zip(
             chosen.tolist(),
             self.blocks.integers(address, chosen),
             self.blocks.integers(count, chosen),
             self.blocks.integers(expected, chosen),
             strict=True,
         ):
-            found[thread] = self.barriers.arrive(thread, at, one, nbytes)
-        return found
+            phases[thread] = self.barriers.arrive(thread, barrier_address, arrivals, nbytes)
+        return phases
 
     def expect(self, address: Any, expected: Any, mask: Mask) -> None:
         """Execute ``mbarrier.expect_tx``."""
         chosen = self.blocks.some(mask)
-        for thread, at, nbytes in zip(
+        for thread, barrier_address, nbytes in zip(
             chosen.tolist(),
             self.blocks.integers(address, chosen),
             self.blocks.integers(expected, chosen),
             strict=True,
         ):
-            self.barriers.expect(thread, at, nbytes)
+            self.barriers.expect(thread, barrier_address, nbytes)
 
     def over(self, address: Array, value: Array, by_parity: bool, waiting: Array) -> Array:
         """Return the threads of a mask whose phase is over; their warps then know the events before it."""
         ready = np.zeros(self.blocks.n, np.bool_)
         chosen = np.flatnonzero(waiting)
-        seen: dict[tuple[int, int, int], bool] = {}
+        results: dict[tuple[int, int, int], bool] = {}
         numbers = (chosen // WARP).tolist()
-        for thread, number, at, given in zip(
+        for thread, number, barrier_address, phase_or_parity in zip(
             chosen.tolist(), numbers, address[chosen].tolist(), value[chosen].tolist(), strict=True
         ):
-            key = number, at, given
-            if key not in seen:
+            key = number, barrier_address, phase_or_parity
+            if key not in results:
                 over = self.barriers.is_over(
-                    thread, at, given if by_parity else None, None if by_parity else given
+                    thread,
+                    barrier_address,
+                    phase_or_parity if by_parity else None,
+                    None if by_parity else phase_or_parity,
                 )
                 if over:
-                    self.barriers.learn(thread, at)
-                seen[key] = over
-            ready[thread] = seen[key]
+                    self.barriers.learn(thread, barrier_address)
+                results[key] = over
+            ready[thread] = results[key]
         return ready
 
     def awaited(self, thread: int, address: int) -> str:
         """Describe what a barrier waits for, for a message."""
-        found = self.barriers.at(thread, address, "mbarrier.try_wait")
+        barrier = self.barriers.at(thread, address, "mbarrier.try_wait")
         return (
-            f"the barrier at {address:#x} of shared memory, whose phase {found.phase} (parity {found.phase & 1}) waits "
-            f"for {found.missing()}"
+            f"the barrier at {address:#x} of shared memory, whose phase {barrier.phase} (parity {barrier.phase & 1}) "
+            f"waits for {barrier.missing()}"
         )
 
     # Fences
@@ -175,11 +180,11 @@ class AsynchronousUnits:
             )
         return warps
 
-    def _refuse_registers(self, wrong: Array, warps: Array, count: int, what: str) -> None:
+    def _refuse_registers(self, wrong: Array, warps: Array, count: int, operation: str) -> None:
         if wrong.any():
             have = int(self.registers[warps[wrong][0]])
             raise Fault(
-                f"{ILLEGAL}: {what} to {count} registers by warps that have {have}",
+                f"{ILLEGAL}: {operation} to {count} registers by warps that have {have}",
                 int(warps[wrong][0]) * WARP,
                 ILLEGAL_INSTRUCTION,
             )
@@ -199,11 +204,11 @@ class AsynchronousUnits:
             return threads
         self._refuse_registers(self.registers[warps] > count, warps, count, "setmaxnreg.inc")
         ready = np.zeros((self.blocks.n // WARP, WARP), np.bool_)
-        each = self.blocks.threads // WARP
+        warps_per_block = self.blocks.threads // WARP
         for warp in warps.tolist():
-            first = warp // each * each
-            others = self.registers[first : first + each].sum() - self.registers[warp]
-            if (others + count) * WARP <= self.pool:
+            first = warp // warps_per_block * warps_per_block
+            other_registers = self.registers[first : first + warps_per_block].sum() - self.registers[warp]
+            if (other_registers + count) * WARP <= self.pool:
                 self.registers[warp] = count
                 ready[warp] = True
         return ready.reshape(-1)

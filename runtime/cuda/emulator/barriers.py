@@ -47,18 +47,18 @@ class Barrier:
 
     def missing(self) -> str:
         """Describe what the current phase still waits for."""
-        wanted = [f"{self.arrivals} of {self.expected} arrivals"] if self.arrivals else []
-        wanted += [f"{self.bytes} bytes"] if self.bytes else []
-        return " and ".join(wanted) or "nothing"
+        awaited = [f"{self.arrivals} of {self.expected} arrivals"] if self.arrivals else []
+        awaited += [f"{self.bytes} bytes"] if self.bytes else []
+        return " and ".join(awaited) or "nothing"
 
 
 def joined(first: Array, second: Array) -> Array:
     """Return the elementwise maximum of two vector clocks, either of which may have more columns."""
     if first.shape[1] < second.shape[1]:
         first, second = second, first
-    found = first.copy()
-    found[:, : second.shape[1]] = np.maximum(found[:, : second.shape[1]], second)
-    return found
+    result = first.copy()
+    result[:, : second.shape[1]] = np.maximum(result[:, : second.shape[1]], second)
+    return result
 
 
 class Barriers:
@@ -75,24 +75,25 @@ class Barriers:
         self.changed = False
         """True if a phase has ended since the last check."""
 
-    def at(self, thread: int, address: int, what: str) -> Barrier:
+    def at(self, thread: int, address: int, operation: str) -> Barrier:
         """Return the barrier at an address. Raise Fault if the thread knows of none there."""
         memory = self.memory
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
-        memory.check_whole(np.array([address]), 8, what, thread, 8)
-        found = self.found.get((block, address))
-        if found is None:
+        memory.check_whole(np.array([address]), 8, operation, thread, 8)
+        barrier = self.found.get((block, address))
+        if barrier is None:
             raise Fault(
-                f"{DIVERGENT}: {what} at {address:#x} of shared memory, where no barrier was made", thread
-            )
-        maker, clock = found.maker
-        if memory.clocks[block, warp, 0, maker] < clock:
-            raise Fault(
-                f"{RACE}: {what} at {address:#x} of shared memory, a barrier that warp {maker} makes without a barrier "
-                "in between",
+                f"{DIVERGENT}: {operation} at {address:#x} of shared memory, where no barrier was made",
                 thread,
             )
-        return found
+        maker, clock = barrier.maker
+        if memory.clocks[block, warp, 0, maker] < clock:
+            raise Fault(
+                f"{RACE}: {operation} at {address:#x} of shared memory, a barrier that warp {maker} makes without a "
+                "barrier in between",
+                thread,
+            )
+        return barrier
 
     def make(self, thread: int, address: int, count: int) -> None:
         """Execute ``mbarrier.init``."""
@@ -100,13 +101,13 @@ class Barriers:
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
         if not 1 <= count <= MAX_COUNT:
             raise Fault(f"{DIVERGENT}: mbarrier.init of {count} arrivals, expected 1 to {MAX_COUNT}", thread)
-        place = memory.check_whole(np.array([address]), 8, "mbarrier.init", thread, 8)
-        if memory.holds_barrier(int(place[0])):
+        positions = memory.check_whole(np.array([address]), 8, "mbarrier.init", thread, 8)
+        if memory.holds_barrier(int(positions[0])):
             raise Fault(
                 f"{RACE}: mbarrier.init at {address:#x} of shared memory, where a barrier lies", thread
             )
-        memory.note_write(place, 8, np.array([thread]), None, None)
-        memory.hold_barrier(int(place[0]), True)
+        memory.note_write(positions, 8, np.array([thread]), None, None)
+        memory.hold_barrier(int(positions[0]), True)
         numbers = self._numbers.setdefault(block, {})
         column = memory.column(numbers.setdefault(address, len(numbers)))
         made = Barrier(column, (warp, int(memory.clocks[block, warp, 0, warp])))
@@ -119,17 +120,17 @@ class Barriers:
         """Execute ``mbarrier.inval``."""
         memory = self.memory
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
-        found = self.at(thread, address, "mbarrier.inval")
-        self._check_observed(found, address, thread)
-        place = memory.check_whole(np.array([address]), 8, "mbarrier.inval", thread, 8)
-        memory.hold_barrier(int(place[0]), False)
+        barrier = self.at(thread, address, "mbarrier.inval")
+        self._check_observed(barrier, address, thread)
+        positions = memory.check_whole(np.array([address]), 8, "mbarrier.inval", thread, 8)
+        memory.hold_barrier(int(positions[0]), False)
         del self.found[block, address]
         # Later accesses to this place are ordered after the end of the barrier, as after a write.
-        pieces = memory._pieces(place, 8).reshape(-1)
-        memory.by[pieces], memory.at[pieces] = warp, memory.clocks[block, warp, 0, warp]
+        pieces = memory._pieces(positions, 8).reshape(-1)
+        memory.last_writer[pieces], memory.write_clock[pieces] = warp, memory.clocks[block, warp, 0, warp]
 
-    def _check_observed(self, found: Barrier, address: int, thread: int) -> None:
-        if found.brought > found.observed:
+    def _check_observed(self, barrier: Barrier, address: int, thread: int) -> None:
+        if barrier.brought > barrier.observed:
             raise Fault(
                 f"{RACE}: nobody waits for what a bulk copy brings with the barrier at {address:#x} of shared memory",
                 thread,
@@ -147,19 +148,19 @@ class Barriers:
         address: int,
         count: int = 1,
         expected: int = 0,
-        what: str = "mbarrier.arrive",
+        operation: str = "mbarrier.arrive",
         done: tuple[int, int] | None = None,
     ) -> int:
         """Execute ``mbarrier.arrive``, with bytes to expect from now on; return the phase that was arrived at.
 
         `done` is a unit that arrives on behalf of the thread: the column of its clock, and the clock.
         """
-        found = self.at(thread, address, what)
-        found.bytes += expected
-        if found.arrivals < count:
+        barrier = self.at(thread, address, operation)
+        barrier.bytes += expected
+        if barrier.arrivals < count:
             raise Fault(
                 f"{DIVERGENT}: {count} arrivals at the barrier at {address:#x} of shared memory, which waits for "
-                f"{found.arrivals} of {found.expected}",
+                f"{barrier.arrivals} of {barrier.expected}",
                 thread,
             )
         memory = self.memory
@@ -167,58 +168,58 @@ class Barriers:
         known = memory.release(block, warp)
         if done is not None:
             known[:, done[0]] = done[1]
-        found.gathered = joined(found.gathered, known)
-        found.arrivals -= count
-        phase = found.phase
-        self._look(found)
+        barrier.gathered = joined(barrier.gathered, known)
+        barrier.arrivals -= count
+        phase = barrier.phase
+        self._look(barrier)
         return phase
 
     def expect(self, thread: int, address: int, nbytes: int) -> None:
         """Execute ``mbarrier.expect_tx``."""
         self.at(thread, address, "mbarrier.expect_tx").bytes += nbytes
 
-    def begin(self, thread: int, address: int, what: str) -> tuple[Barrier, int]:
+    def begin(self, thread: int, address: int, operation: str) -> tuple[Barrier, int]:
         """Register a copy that reports to a barrier; return the barrier and its phase when the copy is done."""
-        found = self.at(thread, address, what)
-        found.brought = found.phase + 1
-        return found, found.phase + 1
+        barrier = self.at(thread, address, operation)
+        barrier.brought = barrier.phase + 1
+        return barrier, barrier.phase + 1
 
-    def complete(self, thread: int, address: int, found: Barrier, nbytes: int) -> None:
+    def complete(self, thread: int, address: int, barrier: Barrier, nbytes: int) -> None:
         """Count the bytes that have arrived, ``mbarrier.complete_tx``."""
-        found.bytes -= nbytes
-        if found.bytes < 0 and found.arrivals == 0:
+        barrier.bytes -= nbytes
+        if barrier.bytes < 0 and barrier.arrivals == 0:
             raise Fault(
-                f"{RACE}: {-found.bytes} bytes more than were expected come to the barrier at {address:#x} of shared "
+                f"{RACE}: {-barrier.bytes} bytes more than were expected come to the barrier at {address:#x} of shared "
                 "memory",
                 thread,
             )
-        self._look(found)
+        self._look(barrier)
 
-    def _look(self, found: Barrier) -> None:
-        if found.arrivals or found.bytes:
+    def _look(self, barrier: Barrier) -> None:
+        if barrier.arrivals or barrier.bytes:
             return
-        found.phase += 1
+        barrier.phase += 1
         width = self.memory.clocks.shape[3]
         known = np.zeros((2, width), np.int32)
-        known[:, : found.gathered.shape[1]] = found.gathered
-        known[:, found.column] = found.phase
-        found.known = known
-        found.gathered = np.zeros((2, 0), np.int32)
-        found.arrivals = found.expected
+        known[:, : barrier.gathered.shape[1]] = barrier.gathered
+        known[:, barrier.column] = barrier.phase
+        barrier.known = known
+        barrier.gathered = np.zeros((2, 0), np.int32)
+        barrier.arrivals = barrier.expected
         self.changed = True
 
     def is_over(self, thread: int, address: int, parity: int | None, phase: int | None) -> bool:
         """Return True if the phase of a parity, or the phase that was arrived at, is over."""
-        found = self.at(thread, address, "mbarrier.try_wait")
+        barrier = self.at(thread, address, "mbarrier.try_wait")
         if parity is not None:
-            return (found.phase & 1) != (parity & 1)
+            return (barrier.phase & 1) != (parity & 1)
         assert phase is not None
-        return found.phase > phase
+        return barrier.phase > phase
 
     def learn(self, thread: int, address: int) -> None:
         """Let the warp of a thread that has waited learn what was known when the last phase ended."""
         block, warp = int(self.memory.block[thread]), int(self.memory.warp[thread])
-        found = self.found[block, address]
-        found.observed = max(found.observed, found.phase)
-        if found.known.shape[1]:
-            self.memory.acquire(block, np.array([warp]), found.known)
+        barrier = self.found[block, address]
+        barrier.observed = max(barrier.observed, barrier.phase)
+        if barrier.known.shape[1]:
+            self.memory.acquire(block, np.array([warp]), barrier.known)

@@ -54,7 +54,7 @@ class BasicBlock:
 
 def blocks_of(function: Function) -> list[BasicBlock]:
     """Return the basic blocks of a function, in an order in which diverged threads reconverge early."""
-    places = {name: i for i, name in enumerate(function.registers)}
+    register_index = {name: i for i, name in enumerate(function.registers)}
     code, labels = function.instructions, function.labels
     starts = {0, *labels.values()}
     starts |= {i + 1 for i, each in enumerate(code) if each.opcode in BRANCHES and _ends(each)}
@@ -67,13 +67,17 @@ def blocks_of(function: Function) -> list[BasicBlock]:
         end = End("next" if i + 1 < len(ordered) else "ret")
         if body and body[-1].opcode in BRANCHES and _ends(body[-1]):
             last, body = body[-1], body[:-1]
-            end = _end(last, number, labels, len(ordered), places)
+            end = _end(last, number, labels, len(ordered), register_index)
         blocks.append(BasicBlock(i, body, end))
     return in_order(blocks)
 
 
 def _end(
-    last: Instruction, number: dict[int, int], labels: dict[str, int], count: int, places: dict[str, int]
+    last: Instruction,
+    number: dict[int, int],
+    labels: dict[str, int],
+    count: int,
+    register_index: dict[str, int],
 ) -> End:
     end = End(last.opcode, instruction=last)
     if last.opcode == "exit":
@@ -88,22 +92,22 @@ def _end(
             raise UntranslatableError(f"PTX line {last.line}: '{last.name}' is not emulated")
         end.kind = "bar"
         which, *threads = last.operands
-        end.barrier = (_plain(which, places), _plain(threads[0], places) if threads else None)
+        end.barrier = (_plain(which, register_index), _plain(threads[0], register_index) if threads else None)
     if last.opcode == "mbarrier":
         end.kind = "wait"
-        end.result = places[last.operands[0].name]  # type: ignore[union-attr]
+        end.result = register_index[last.operands[0].name]  # type: ignore[union-attr]
     if last.opcode == "setmaxnreg":
-        end.kind, end.registers = "wait", _plain(last.operands[0], places)
+        end.kind, end.registers = "wait", _plain(last.operands[0], register_index)
     if last.guard is not None:
-        end.guard, end.negated = places[last.guard[0].name], last.guard[1]
+        end.guard, end.negated = register_index[last.guard[0].name], last.guard[1]
     return end
 
 
-def _plain(operand: Operand, places: dict[str, int]) -> Any:
+def _plain(operand: Operand, register_index: dict[str, int]) -> Any:
     if isinstance(operand, Immediate):
         return operand.value
     assert isinstance(operand, Register)
-    return ("register", places[operand.name])
+    return ("register", register_index[operand.name])
 
 
 def _ends(instruction: Instruction) -> bool:
@@ -124,25 +128,25 @@ def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
     leads: list[list[int]] = []
     for block in blocks:
         end = block.end
-        to = [end.target] if end.kind == "bra" else []
+        successors = [end.target] if end.kind == "bra" else []
         if end.kind in ("next", "bar", "wait") or end.guard >= 0:
-            to.append(block.index + 1)
-        leads.append([each for each in to if each < count])
+            successors.append(block.index + 1)
+        leads.append([each for each in successors if each < count])
     order = _ordered(list(range(count)), 0, leads) if count else []
-    place = {old: new for new, old in enumerate(order)}
-    place[count] = count
+    new_index = {old: new for new, old in enumerate(order)}
+    new_index[count] = count
     for block in blocks:
-        block.next = place.get(block.index + 1, count)
+        block.next = new_index.get(block.index + 1, count)
         if block.end.kind == "bra":
-            block.end.target = place[block.end.target]
-    found = [blocks[old] for old in order]
-    for new, block in enumerate(found):
+            block.end.target = new_index[block.end.target]
+    reordered = [blocks[old] for old in order]
+    for new, block in enumerate(reordered):
         block.index = new
-    for block in found:
+    for block in reordered:
         end = block.end
         if end.kind == "bra" and end.target <= block.index:
-            end.polls = any(_polls(each) for each in found[end.target : block.index + 1])
-    return found
+            end.polls = any(_polls(each) for each in reordered[end.target : block.index + 1])
+    return reordered
 
 
 def _polls(block: BasicBlock) -> bool:
@@ -157,7 +161,7 @@ def _polls(block: BasicBlock) -> bool:
 def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:
     """Return the nodes reachable from `head` in topological order, with each loop kept together."""
     inside = set(nodes)
-    parts = _components(head, lambda node: [to for to in leads[node] if to in inside])
+    parts = _components(head, lambda node: [successor for successor in leads[node] if successor in inside])
     order: list[int] = []
     for part in parts:
         if len(part) == 1:
@@ -165,9 +169,9 @@ def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:
             continue
         members = set(part)
         # The head of a loop is its entry.
-        entered = [to for node in order for to in leads[node] if to in members]
+        entered = [successor for node in order for successor in leads[node] if successor in members]
         first = head if head in members else (entered or part)[0]
-        without = [[to for to in each if to != first] for each in leads]
+        without = [[successor for successor in each if successor != first] for each in leads]
         order += _ordered(part, first, without)
     return order
 
@@ -178,29 +182,29 @@ def _components(head: int, leads: Callable[[int], list[int]]) -> list[list[int]]
     low: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
-    found: list[list[int]] = []
+    components: list[list[int]] = []
     work = [(head, iter(leads(head)))]
     number[head] = low[head] = 0
     stack.append(head)
     on_stack.add(head)
     while work:
         node, following = work[-1]
-        for to in following:
-            if to not in number:
-                number[to] = low[to] = len(number)
-                stack.append(to)
-                on_stack.add(to)
-                work.append((to, iter(leads(to))))
+        for successor in following:
+            if successor not in number:
+                number[successor] = low[successor] = len(number)
+                stack.append(successor)
+                on_stack.add(successor)
+                work.append((successor, iter(leads(successor))))
                 break
-            if to in on_stack:
-                low[node] = min(low[node], number[to])
+            if successor in on_stack:
+                low[node] = min(low[node], number[successor])
         else:
             work.pop()
             if work:
                 low[work[-1][0]] = min(low[work[-1][0]], low[node])
             if low[node] == number[node]:
-                at = stack.index(node)
-                part, stack = stack[at:], stack[:at]
+                position = stack.index(node)
+                part, stack = stack[position:], stack[:position]
                 on_stack.difference_update(part)
-                found.append(part)
-    return found[::-1]
+                components.append(part)
+    return components[::-1]

@@ -84,24 +84,25 @@ def scales_of(
 
     Raises Fault if the quarters differ, or if a column does not have that many bytes.
     """
-    what = "scales of tcgen05.mma"
+    operation = "scales of tcgen05.mma"
     if first % count or address >> 16:
         raise Fault(
-            f"{ILLEGAL}: {count} {what} from byte {first} of a column and lane {address >> 16} on",
+            f"{ILLEGAL}: {count} {operation} from byte {first} of a column and lane {address >> 16} on",
             thread,
             ILLEGAL_INSTRUCTION,
         )
-    columns = memory.columns(block, address, -(-lines // LANES_PER_WARP), thread, what)
+    columns = memory.columns(block, address, -(-lines // LANES_PER_WARP), thread, operation)
     memory.product_reads(block, warp, slice(PARTS), columns, clock, thread)
     words = memory.data[block, :, columns].reshape(QUARTERS, LANES_PER_WARP, -1)
     if (words != words[0]).any():
         raise Fault(
-            f"{ILLEGAL}: {what} at {address:#x} of tensor memory, which are not alike in all quarters of the lanes",
+            f"{ILLEGAL}: {operation} at {address:#x} of tensor memory, which are not alike in all quarters of the "
+            "lanes",
             thread,
             ILLEGAL_INSTRUCTION,
         )
-    found = np.ascontiguousarray(words[0].T).view(u1).reshape(-1, BYTES_OF_A_COLUMN)
-    return decoded(found[:lines, first : first + count], powers)
+    scale_bytes = np.ascontiguousarray(words[0].T).view(u1).reshape(-1, BYTES_OF_A_COLUMN)
+    return decoded(scale_bytes[:lines, first : first + count], powers)
 
 
 def decoded(codes: Array, powers: bool) -> Array:

@@ -55,40 +55,40 @@ class BulkCopies:
                     "fence.proxy.tensormap",
                     thread,
                 )
-            here = np.array([thread])
+            threads = np.array([thread])
             rows = blocks.access.load(
                 np.arange(address, address + 128, 8, dtype=np.uint64),
                 8,
                 1,
-                np.repeat(here, 16),
-                np.repeat(blocks.blocks[here], 16),
+                np.repeat(threads, 16),
+                np.repeat(blocks.blocks[threads], 16),
             )
             data = rows.tobytes()
-        found = self.maps.get(data)
-        if found is None:
+        tensor_map = self.maps.get(data)
+        if tensor_map is None:
             try:
-                found = self.maps[data] = decode(data)
+                tensor_map = self.maps[data] = decode(data)
             except ValueError as error:
                 raise Fault(f"{ILLEGAL}: {error}", thread, ILLEGAL_INSTRUCTION) from None
-        return found
+        return tensor_map
 
-    def replace_field(self, field: str, place: int, address: Any, value: Any, mask: Mask) -> None:
+    def replace_field(self, field: str, index: int, address: Any, value: Any, mask: Mask) -> None:
         """Execute ``tensormap.replace``: change a field of a map in shared memory."""
         chosen = self.blocks.some(mask)
-        for thread, at, new in zip(
+        for thread, map_address, new in zip(
             chosen.tolist(),
             self.blocks.integers(address, chosen),
             self.blocks.integers(value, chosen),
             strict=True,
         ):
-            here = np.repeat(thread, 16)
-            places = np.arange(at, at + 128, 8, dtype=np.uint64)
-            data = self.memory.load(places, 8, 1, here).tobytes()
+            threads = np.repeat(thread, 16)
+            word_addresses = np.arange(map_address, map_address + 128, 8, dtype=np.uint64)
+            data = self.memory.load(word_addresses, 8, 1, threads).tobytes()
             try:
-                changed = replaced(data, field, place, new)
+                changed = replaced(data, field, index, new)
             except ValueError as error:
                 raise Fault(f"{ILLEGAL}: {error}", thread, ILLEGAL_INSTRUCTION) from None
-            self.memory.store(places, np.frombuffer(changed, np.uint64), here, 8)
+            self.memory.store(word_addresses, np.frombuffer(changed, np.uint64), threads, 8)
 
     def publish_map(self, address: Any, shared: Any, mask: Mask) -> None:
         """Execute ``tensormap.cp_fenceproxy``: whole warps copy a map from shared to global memory."""
@@ -97,34 +97,37 @@ class BulkCopies:
             threads = warp * WARP + np.arange(WARP)
             steps = 4 * np.arange(WARP, dtype=np.uint64)
             rows = self.memory.load(blocks.full(shared)[threads] + steps, 4, 1, threads)
-            to = blocks.full(address)[threads]
-            blocks.access.store(to + steps, rows, 4, threads, blocks.blocks[threads])
-            self.unacquired.add((int(blocks.block[threads[0]]), int(to[0])))
+            targets = blocks.full(address)[threads]
+            blocks.access.store(targets + steps, rows, 4, threads, blocks.blocks[threads])
+            self.unacquired.add((int(blocks.block[threads[0]]), int(targets[0])))
 
     def acquire_map(self, address: Any, mask: Mask) -> None:
         """Execute ``fence.proxy.tensormap``: a changed map may be read from now on."""
         chosen = self.blocks.some(mask)
-        for thread, at in zip(chosen.tolist(), self.blocks.integers(address, chosen), strict=True):
-            self.unacquired.discard((int(self.blocks.block[thread]), at))
+        for thread, map_address in zip(chosen.tolist(), self.blocks.integers(address, chosen), strict=True):
+            self.unacquired.discard((int(self.blocks.block[thread]), map_address))
 
     def _box(
-        self, shared: int, tensor: TensorMap, coordinates: list[int], thread: int, what: str
+        self, shared: int, tensor: TensorMap, coordinates: list[int], thread: int, operation: str
     ) -> tuple[Box, Array]:
         """Return a box, and the positions of its units in shared memory."""
         if len(coordinates) != len(tensor.sizes):
             raise Fault(
-                f"{ILLEGAL}: {what} with {len(coordinates)} coordinates in a tensor of {len(tensor.sizes)} dimensions",
+                f"{ILLEGAL}: {operation} with {len(coordinates)} coordinates in a tensor of {len(tensor.sizes)} "
+                "dimensions",
                 thread,
                 ILLEGAL_INSTRUCTION,
             )
         if tensor.type in ROUNDED_TYPES:
-            raise Fault(f"{what} of elements that are rounded on their way is not emulated", thread)
+            raise Fault(f"{operation} of elements that are rounded on their way is not emulated", thread)
         row = tensor.counts[0] * tensor.itemsize
         if tensor.swizzle and row != SPANS[tensor.swizzle]:
-            raise Fault(f"{what} of a box of {row} bytes, narrower than its swizzle, is not emulated", thread)
+            raise Fault(
+                f"{operation} of a box of {row} bytes, narrower than its swizzle, is not emulated", thread
+            )
         if shared % BOX_ALIGNMENT:
             raise Fault(
-                f"{MISALIGNED}: {what} at {shared:#x} of shared memory, no multiple of {BOX_ALIGNMENT}",
+                f"{MISALIGNED}: {operation} at {shared:#x} of shared memory, no multiple of {BOX_ALIGNMENT}",
                 thread,
                 MISALIGNED_ADDRESS,
             )
@@ -132,24 +135,24 @@ class BulkCopies:
         self.memory.check_whole(
             np.array([shared, shared + tensor.nbytes - 16]),
             16,
-            f"{what} of {tensor.nbytes} bytes",
+            f"{operation} of {tensor.nbytes} bytes",
             thread,
             16,
         )
-        places = swizzled(shared + box.offsets, tensor.swizzle) + int(self.memory.base[thread])
-        return box, places
+        positions = swizzled(shared + box.offsets, tensor.swizzle) + int(self.memory.base[thread])
+        return box, positions
 
     def load_box(
         self, shared: Any, address: Any, coordinates: tuple[Any, ...], barrier: Any, mask: Mask
     ) -> None:
         """Execute ``cp.async.bulk.tensor`` from global to shared memory."""
-        blocks, what = self.blocks, "cp.async.bulk.tensor"
+        blocks, operation = self.blocks, "cp.async.bulk.tensor"
         chosen = blocks.some(mask)
         where = [
             self.blocks.integers(coordinate.view(np.int32), chosen)
             for coordinate in map(blocks.full, coordinates)
         ]
-        for i, (thread, at, to, reports) in enumerate(
+        for i, (thread, map_address, target, reports) in enumerate(
             zip(
                 chosen.tolist(),
                 self.blocks.integers(address, chosen),
@@ -158,15 +161,15 @@ class BulkCopies:
                 strict=True,
             )
         ):
-            tensor = self._map(at, thread)
-            box, places = self._box(to, tensor, [each[i] for each in where], thread, what)
+            tensor = self._map(map_address, thread)
+            box, positions = self._box(target, tensor, [each[i] for each in where], thread, operation)
             size = min(box.unit, 8)
             count = box.unit // size
             outside = np.uint64(NAN_BITS[tensor.type]) if tensor.fill else np.uint64(0)
             filling = np.full(8 // tensor.itemsize, outside, _UNSIGNED[tensor.itemsize]).view(
                 _UNSIGNED[size]
             )[0]
-            values = np.full((places.size, count), filling, _UNSIGNED[size])
+            values = np.full((positions.size, count), filling, _UNSIGNED[size])
             if box.inside.any():
                 addresses = box.addresses[box.inside]
                 rows = blocks.access.load(
@@ -177,53 +180,60 @@ class BulkCopies:
                     np.full(addresses.size, blocks.blocks[thread]),
                 )
                 values[box.inside] = rows.reshape(-1, count)
-            self._bring(places, values, box.unit, thread, reports, tensor.nbytes, what)
+            self._bring(positions, values, box.unit, thread, reports, tensor.nbytes, operation)
 
     def _bring(
-        self, places: Array, values: Array, unit: int, thread: int, reports: int, nbytes: int, what: str
+        self,
+        positions: Array,
+        values: Array,
+        unit: int,
+        thread: int,
+        reports: int,
+        nbytes: int,
+        operation: str,
     ) -> None:
         """Write the data of a bulk copy to shared memory, and report it to a barrier."""
-        found, phase = self.barriers.begin(thread, reports, what)
-        self.memory.unit_writes(places, unit, thread, found.column, phase, "a bulk copy")
-        self.memory.lay(places, values if values.shape[1] > 1 else values[:, 0])
-        self.barriers.complete(thread, reports, found, nbytes)
+        barrier, phase = self.barriers.begin(thread, reports, operation)
+        self.memory.unit_writes(positions, unit, thread, barrier.column, phase, "a bulk copy")
+        self.memory.lay(positions, values if values.shape[1] > 1 else values[:, 0])
+        self.barriers.complete(thread, reports, barrier, nbytes)
 
     def load_bytes(self, shared: Any, address: Any, nbytes: Any, barrier: Any, mask: Mask) -> None:
         """Execute ``cp.async.bulk`` of contiguous bytes from global to shared memory."""
-        blocks, what = self.blocks, "cp.async.bulk"
+        blocks, operation = self.blocks, "cp.async.bulk"
         chosen = blocks.some(mask)
-        for thread, to, at, size, reports in zip(
+        for thread, target, source, size, reports in zip(
             chosen.tolist(),
             *(self.blocks.integers(value, chosen) for value in (shared, address, nbytes, barrier)),
             strict=True,
         ):
-            addresses, places = self._adjoining(to, at, size, thread, what)
-            here = np.full(addresses.size, thread)
-            values = blocks.access.load(addresses, 8, 2, here, blocks.blocks[here])
-            self._bring(places, values, 16, thread, reports, size, what)
+            addresses, positions = self._adjoining(target, source, size, thread, operation)
+            threads = np.full(addresses.size, thread)
+            values = blocks.access.load(addresses, 8, 2, threads, blocks.blocks[threads])
+            self._bring(positions, values, 16, thread, reports, size, operation)
 
     def _adjoining(
-        self, shared: int, address: int, nbytes: int, thread: int, what: str
+        self, shared: int, address: int, nbytes: int, thread: int, operation: str
     ) -> tuple[Array, Array]:
         if shared % 16 or address % 16 or nbytes % 16 or nbytes == 0:
             raise Fault(
-                f"{MISALIGNED}: {what} of {nbytes} bytes between {address:#x} and {shared:#x} of shared memory, "
+                f"{MISALIGNED}: {operation} of {nbytes} bytes between {address:#x} and {shared:#x} of shared memory, "
                 "expected multiples of 16",
                 thread,
                 MISALIGNED_ADDRESS,
             )
         steps = np.arange(0, nbytes, 16)
-        places = self.memory.check_whole(shared + steps, 16, what, thread, 16)
-        return (address + steps).astype(np.uint64), places
+        positions = self.memory.check_whole(shared + steps, 16, operation, thread, 16)
+        return (address + steps).astype(np.uint64), positions
 
-    def _stored(self, places: Array, unit: int, thread: int) -> None:
+    def _stored(self, positions: Array, unit: int, thread: int) -> None:
         """Note that a thread's bulk copy begins to read shared memory."""
         number = thread // WARP
         self.store_numbers[number] += 1
         clock, memory = int(self.store_numbers[number]), self.memory
         warp = int(memory.warp[thread])
         memory.unit_reads(
-            places,
+            positions,
             unit,
             thread,
             np.array([warp]),
@@ -235,13 +245,13 @@ class BulkCopies:
 
     def store_box(self, address: Any, coordinates: tuple[Any, ...], shared: Any, mask: Mask) -> None:
         """Execute ``cp.async.bulk.tensor`` from shared to global memory, without elements outside of the tensor."""
-        blocks, what = self.blocks, "cp.async.bulk.tensor"
+        blocks, operation = self.blocks, "cp.async.bulk.tensor"
         chosen = blocks.some(mask)
         where = [
             self.blocks.integers(coordinate.view(np.int32), chosen)
             for coordinate in map(blocks.full, coordinates)
         ]
-        for i, (thread, at, source) in enumerate(
+        for i, (thread, map_address, source) in enumerate(
             zip(
                 chosen.tolist(),
                 self.blocks.integers(address, chosen),
@@ -249,42 +259,42 @@ class BulkCopies:
                 strict=True,
             )
         ):
-            tensor = self._map(at, thread)
-            box, places = self._box(source, tensor, [each[i] for each in where], thread, what)
-            self._stored(places, box.unit, thread)
-            self._write_global(box.addresses[box.inside], places[box.inside], box.unit, thread)
+            tensor = self._map(map_address, thread)
+            box, positions = self._box(source, tensor, [each[i] for each in where], thread, operation)
+            self._stored(positions, box.unit, thread)
+            self._write_global(box.addresses[box.inside], positions[box.inside], box.unit, thread)
 
-    def _write_global(self, addresses: Array, places: Array, unit: int, thread: int) -> None:
+    def _write_global(self, addresses: Array, positions: Array, unit: int, thread: int) -> None:
         if not addresses.size:
             return
         size = min(unit, 8)
-        values = self.memory.rows(places, size, unit // size)
-        here = np.full(addresses.size, thread)
-        self.blocks.access.store(addresses, values, unit, here, self.blocks.blocks[here])
+        values = self.memory.rows(positions, size, unit // size)
+        threads = np.full(addresses.size, thread)
+        self.blocks.access.store(addresses, values, unit, threads, self.blocks.blocks[threads])
 
     def store_bytes(self, address: Any, shared: Any, nbytes: Any, mask: Mask) -> None:
         """Execute ``cp.async.bulk`` from shared to global memory."""
         chosen = self.blocks.some(mask)
-        for thread, at, source, size in zip(
+        for thread, target, source, size in zip(
             chosen.tolist(),
             *(self.blocks.integers(value, chosen) for value in (address, shared, nbytes)),
             strict=True,
         ):
-            addresses, places = self._adjoining(source, at, size, thread, "cp.async.bulk")
-            self._stored(places, 16, thread)
-            self._write_global(addresses, places, 16, thread)
+            addresses, positions = self._adjoining(source, target, size, thread, "cp.async.bulk")
+            self._stored(positions, 16, thread)
+            self._write_global(addresses, positions, 16, thread)
 
     def commit_stores(self, mask: Mask) -> None:
         """Execute ``cp.async.bulk.commit_group``."""
         self.store_groups[self.blocks.some(mask)] += 1
 
-    def wait_for_stores(self, kept: int, mask: Mask) -> None:
+    def wait_for_stores(self, max_pending: int, mask: Mask) -> None:
         """Execute ``cp.async.bulk.wait_group``: wait until all but the last groups have read their source."""
         left = []
         warps: set[int] = set()
         for store in self.stores:
             thread, group, _ = store
-            if (mask is None or mask[thread]) and group < self.store_groups[thread] - kept:
+            if (mask is None or mask[thread]) and group < self.store_groups[thread] - max_pending:
                 warps.add(thread // WARP)
             else:
                 left.append(store)

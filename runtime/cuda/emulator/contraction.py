@@ -71,28 +71,30 @@ def exchanged_registers(function: Function) -> dict[str, str]:
 
     Empty unless `contracts_exchanges`: otherwise the lanes of an exchange agree to the bit.
     """
-    found: dict[str, str] = {}
+    exchanged: dict[str, str] = {}
     if not contracts_exchanges(function):
-        return found
+        return exchanged
     for each in function.instructions:
         if each.opcode == "shfl":
-            found |= dict.fromkeys(registers_of(*each.operands[:2]), "")
+            exchanged |= dict.fromkeys(registers_of(*each.operands[:2]), "")
     changed = True
     while changed:
         changed = False
         for each in function.instructions:
             if each.opcode in OPAQUE or not each.operands:
                 continue
-            sources = [name for name in registers_of(*each.operands[1:]) if name in found]
+            sources = [name for name in registers_of(*each.operands[1:]) if name in exchanged]
             if not sources:
                 continue
             kind = result_type(each.opcode, each.modifiers)
             if not kind and copies_bits(each):
-                kind = max((found.get(name, "") for name in registers_of(*each.operands[1:3])), default="")
+                kind = max(
+                    (exchanged.get(name, "") for name in registers_of(*each.operands[1:3])), default=""
+                )
             for name in registers_of(each.operands[0]):
-                if found.get(name) is None or (kind and not found[name]):
-                    found[name], changed = kind, True
-    return found
+                if exchanged.get(name) is None or (kind and not exchanged[name]):
+                    exchanged[name], changed = kind, True
+    return exchanged
 
 
 def copies_bits(each: Instruction) -> bool:
@@ -127,7 +129,7 @@ class StoreCheck:
         self,
         differs: Array,
         values: Array,
-        places: Array,
+        addresses: Array,
         threads: Array,
         blocks: Array,
         nbytes: int,
@@ -139,7 +141,7 @@ class StoreCheck:
         Args:
             differs: For each store, or each element of its row, True if the memory now has another value.
             values: Stored values, in the shape of `differs`.
-            places: Address of each store.
+            addresses: Address of each store.
             threads: Thread of each store.
             blocks: Block of each store.
             nbytes: Bytes of one store.
@@ -148,7 +150,7 @@ class StoreCheck:
         """
         if differs.ndim == 1:
             differs, values = differs[:, None], values[:, None]
-        stayed = _last_at(places)
+        stayed = _last_at(addresses)
         wrong = np.zeros(len(differs), np.bool_)
         for i in range(differs.shape[1]):
             bound = bounds[i] if bounds else None
@@ -157,7 +159,11 @@ class StoreCheck:
         if not wrong.any():
             return self._warn()
         i = int(np.flatnonzero(wrong)[0])
-        where = f"{int(places[i]):#x}" if base is None else f"{int(places[i] - base[i]):#x} of shared memory"
+        where = (
+            f"{int(addresses[i]):#x}"
+            if base is None
+            else f"{int(addresses[i] - base[i]):#x} of shared memory"
+        )
         raise Fault(
             f"{RACE}: two threads store different values of {nbytes} bytes at {where}", int(threads[i])
         )
@@ -174,11 +180,11 @@ class StoreCheck:
             )
 
 
-def _last_at(places: Array) -> Array:
+def _last_at(addresses: Array) -> Array:
     """Return, for each store, the index of the last store to the same address: its value stays."""
-    _, last, which = np.unique(places[::-1], return_index=True, return_inverse=True)
-    found: Array = places.size - 1 - last[which[::-1]]
-    return found
+    _, last, which = np.unique(addresses[::-1], return_index=True, return_inverse=True)
+    last_store: Array = addresses.size - 1 - last[which[::-1]]
+    return last_store
 
 
 def _agree(values: Array, stayed: Array, threads: Array, bound: Bound | None) -> Array:

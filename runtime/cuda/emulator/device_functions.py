@@ -81,27 +81,27 @@ FUNCTIONS: dict[str, Callable[[Blocks, Frame, tuple[str, ...], Mask], Any]] = {
 
 def _string(state: Blocks, frame: Frame, address: int, mask: Array) -> str:
     """Return the text at an address, up to its zero byte, as the first thread of a mask reads it."""
-    thread, found = int(np.flatnonzero(mask)[0]), bytearray()
+    thread, text = int(np.flatnonzero(mask)[0]), bytearray()
     reader = np.zeros(state.n, np.bool_)
     reader[thread] = True
     while True:
-        (byte,) = state.load_generic(frame, np.broadcast_to(u8(address + len(found)), state.n), 1, 1, reader)
+        (byte,) = state.load_generic(frame, np.broadcast_to(u8(address + len(text)), state.n), 1, 1, reader)
         if not byte[thread]:
-            return found.decode(errors="replace")
-        found.append(byte[thread])
+            return text.decode(errors="replace")
+        text.append(byte[thread])
 
 
 def _fields(state: Blocks, frame: Frame, text: str, buffers: Array, mask: Array) -> Iterator[Array]:
     """Yield the arguments of a format, each an array with an element for each thread."""
-    at = 0
-    for found in _CONVERSION.finditer(text):
-        kind = found["kind"]
+    offset = 0
+    for match in _CONVERSION.finditer(text):
+        kind = match["kind"]
         if kind == "%":
             continue
-        size = 8 if kind in "fFeEgGp" or found["length"] in _WIDE else 4
-        at += -at % size
-        (values,) = state.load_generic(frame, buffers + u8(at), size, 1, mask)
-        at += size
+        size = 8 if kind in "fFeEgGp" or match["length"] in _WIDE else 4
+        offset += -offset % size
+        (values,) = state.load_generic(frame, buffers + u8(offset), size, 1, mask)
+        offset += size
         if kind in "fFeEgG":
             yield values.view(f8)
         elif kind in "di":
@@ -110,9 +110,9 @@ def _fields(state: Blocks, frame: Frame, text: str, buffers: Array, mask: Array)
             yield values
 
 
-def _shown(values: Iterator[Array], thread: int, found: re.Match[str]) -> str:
+def _shown(values: Iterator[Array], thread: int, conversion: re.Match[str]) -> str:
     """Return the text of a conversion for a thread."""
-    kind, flags = found["kind"], found["flags"]
+    kind, flags = conversion["kind"], conversion["flags"]
     if kind == "%":
         return "%"
     value = next(values)[thread].item()

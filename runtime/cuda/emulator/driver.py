@@ -88,12 +88,12 @@ DEVICES = {str(each.capability): each for each in (AMPERE, HOPPER, BLACKWELL)}
 
 def emulated_device() -> DeviceProperties:
     """Return the device that the environment names. Raise RuntimeError if it is not emulated."""
-    asked = os.environ.get(TARGET) or "80"
-    found = DEVICES.get(asked)
-    if found is None:
-        *others, last = DEVICES
-        raise RuntimeError(f"{TARGET}: expected {', '.join(others)} or {last}, got {asked!r}")
-    return found
+    name = os.environ.get(TARGET) or "80"
+    properties = DEVICES.get(name)
+    if properties is None:
+        *other_names, last = DEVICES
+        raise RuntimeError(f"{TARGET}: expected {', '.join(other_names)} or {last}, got {name!r}")
+    return properties
 
 
 class EmulatorDriver(SimulatedDriver):
@@ -119,14 +119,14 @@ class EmulatorDriver(SimulatedDriver):
 
     def load_variables(self, module: Module) -> dict[str, int]:
         """Copy a module's variables into the current device's memory; return their addresses."""
-        memory, places = self.memory(self.current_device()), {}
+        memory, addresses = self.memory(self.current_device()), {}
         for name, variable in module.variables.items():
             address = memory.malloc(max(len(variable.data), 1))
             memory.blocks.add(address, len(variable.data))
             ctypes.memmove(address, variable.data, len(variable.data))
             memory.note_written(address, len(variable.data))
-            places[name] = address
-        return places
+            addresses[name] = address
+        return addresses
 
     def _compile(
         self,

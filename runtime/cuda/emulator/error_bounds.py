@@ -91,46 +91,46 @@ ARITHMETIC |= {opcode: _function(opcode) for opcode in FUNCTIONS}
 class ErrorBounds(dict[int, Any]):
     """Error bounds of a frame's registers, by place: an array, or one number for all threads. Default: 0."""
 
-    def __missing__(self, place: int) -> float:
+    def __missing__(self, register: int) -> float:
         return 0.0
 
     def put(self, targets: Sequence[int], bound: Any, mask: Any) -> None:
         """Set the bounds of registers for the threads of a mask (None for all)."""
-        for place in targets:
-            self[place] = bound if mask is None else np.where(mask, bound, self[place])
+        for register in targets:
+            self[register] = bound if mask is None else np.where(mask, bound, self[register])
 
-    def largest(self, places: Sequence[int]) -> Any:
+    def largest(self, registers: Sequence[int]) -> Any:
         """Return the largest bound among registers, for a result that equals one of them."""
         bound: Any = 0.0
-        for place in places:
-            bound = np.maximum(bound, self[place])
+        for register in registers:
+            bound = np.maximum(bound, self[register])
         return bound
 
-    def unknown(self, places: Sequence[int]) -> Any:
+    def unknown(self, registers: Sequence[int]) -> Any:
         """Return the bound of an instruction without a rule."""
-        return np.where(self.largest(places) > 0, np.inf, 0.0)
+        return np.where(self.largest(registers) > 0, np.inf, 0.0)
 
-    def computed(self, opcode: str, kind: str, places: Sequence[int], *values: Any) -> Any:
-        """Return the bound of floating-point arithmetic (`ARITHMETIC`) of a type; a place of -1 is exact."""
+    def computed(self, opcode: str, kind: str, registers: Sequence[int], *values: Any) -> Any:
+        """Return the bound of floating-point arithmetic (`ARITHMETIC`) of a type; register -1 is an exact operand."""
         numbers = [value.astype(np.float64) for value in values]
-        errors = [self[place] for place in places]
+        errors = [self[register] for register in registers]
         result, carried, size = ARITHMETIC[opcode](*numbers, *errors)
         bound = carried + _ROUNDOFF[kind] * size + _UNDERFLOW[kind]
         overflows = ~(np.maximum(size / 4, np.abs(result)) <= _LARGEST[kind])
         bound = np.where(overflows | np.isnan(bound), np.inf, bound)
         finite = np.logical_and.reduce(np.broadcast_arrays(*(np.isfinite(each) for each in numbers)))
         # An infinite or NaN operand makes the result infinite or NaN in all lanes.
-        return np.where(finite, bound, self.largest(places))
+        return np.where(finite, bound, self.largest(registers))
 
-    def converted(self, kind: str, places: Sequence[int], value: Any) -> Any:
+    def converted(self, kind: str, registers: Sequence[int], value: Any) -> Any:
         """Return the bound of a float that is rounded to another type."""
         rounding = _ROUNDOFF[kind] * np.abs(value.astype(np.float64)) + _UNDERFLOW[kind]
-        bound = self.largest(places)
+        bound = self.largest(registers)
         return bound + np.where((bound > 0) & np.isfinite(rounding), rounding, 0.0)
 
-    def compared(self, comparison: str, places: Sequence[int], x: Any, y: Any, *others: Any) -> Any:
+    def compared(self, comparison: str, registers: Sequence[int], x: Any, y: Any, *unused: Any) -> Any:
         """Return infinite bounds for uncertain comparisons, else zero."""
-        errors = self[places[0]] + self[places[1]]
+        errors = self[registers[0]] + self[registers[1]]
         if np.dtype(x.dtype).kind in "iu":
             uncertain = (errors > 0) | ((x == y) & (comparison not in _EQUALITIES))
         else:
@@ -139,26 +139,26 @@ class ErrorBounds(dict[int, Any]):
             if comparison in _EQUALITIES:
                 near = near & (errors > 0)
             uncertain = near | np.isnan(a) | np.isnan(b)
-        return np.maximum(np.where(uncertain, np.inf, 0.0), self.largest(places[2:]))
+        return np.maximum(np.where(uncertain, np.inf, 0.0), self.largest(registers[2:]))
 
-    def joined(self, opcode: str, places: Sequence[int], p: Any, q: Any) -> Any:
+    def joined(self, opcode: str, registers: Sequence[int], p: Any, q: Any) -> Any:
         """Return the bound of a conjunction or disjunction: a certain operand may decide it alone."""
-        first, second = self[places[0]] > 0, self[places[1]] > 0
+        first, second = self[registers[0]] > 0, self[registers[1]] > 0
         if opcode == "and":
             uncertain = (first & (q | second)) | (second & (p | first))
         else:
             uncertain = (first & (~q | second)) | (second & (~p | first))
         return np.where(uncertain, np.inf, 0.0)
 
-    def selected(self, kind: str, places: Sequence[int], x: Any, y: Any, p: Any) -> Any:
+    def selected(self, kind: str, registers: Sequence[int], x: Any, y: Any, p: Any) -> Any:
         """Return the bound of a selected value: an uncertain predicate may select either value."""
-        bound = np.where(p, self[places[0]], self[places[1]])
-        uncertain = (self[places[2]] > 0) & (x != y)
+        bound = np.where(p, self[registers[0]], self[registers[1]])
+        uncertain = (self[registers[2]] > 0) & (x != y)
         if not np.any(uncertain):
             return bound
         either: Any = np.inf
         if kind:
             a, b = (each.view(FLOATS[kind]).astype(np.float64) for each in (x, y))
-            either = np.abs(a - b) + self.largest(places[:2])
+            either = np.abs(a - b) + self.largest(registers[:2])
             either = np.where(np.isnan(either), np.inf, either)
         return np.where(uncertain, either, bound)

@@ -18,9 +18,9 @@ class EmulationError(AcceleratorError):
 class Fault(Exception):
     """Error of a thread. `thread` is its place among the threads that run together, or -1 if it has none."""
 
-    def __init__(self, what: str, thread: int = -1, code: int = LAUNCH_FAILURE) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, description: str, thread: int = -1, code: int = LAUNCH_FAILURE) -> None:
+        super().__init__(description)
+        self.what = description
         self.thread = thread
         self.code = code
 

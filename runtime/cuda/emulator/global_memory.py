@@ -36,12 +36,12 @@ def memory_view(size: int, count: int) -> Array:
 
     Only allocated memory may be accessed.
     """
-    found = _views.get((size, count))
-    if found is None:
+    view = _views.get((size, count))
+    if view is None:
         whole = _everything.size // (size * count) * size * count
-        found = _everything[:whole].view(_UNSIGNED[size])
-        found = _views[size, count] = found if count == 1 else found.reshape(-1, count)
-    return found
+        view = _everything[:whole].view(_UNSIGNED[size])
+        view = _views[size, count] = view if count == 1 else view.reshape(-1, count)
+    return view
 
 
 def row_of(addresses: Array, nbytes: int) -> Array:
@@ -123,19 +123,19 @@ class EmulatedMemory(DeviceMemory):
         i = bisect_right(self._starts, address) - 1
         if i < 0:
             return None
-        found = self._segments[self._starts[i]]
-        return found if address < found.end else None
+        segment = self._segments[self._starts[i]]
+        return segment if address < segment.end else None
 
     def note_written(self, address: int, nbytes: int) -> None:
-        found = self.segment_at(address)
-        if found is not None:
-            found.written[address - found.start : address - found.start + nbytes] = 1
+        segment = self.segment_at(address)
+        if segment is not None:
+            segment.written[address - segment.start : address - segment.start + nbytes] = 1
 
     def note_forgotten(self, address: int, nbytes: int) -> None:
         """Mark memory as uninitialized."""
-        found = self.segment_at(address)
-        if found is not None:
-            found.written[address - found.start : address - found.start + nbytes] = 0
+        segment = self.segment_at(address)
+        if segment is not None:
+            segment.written[address - segment.start : address - segment.start + nbytes] = 0
 
     def by_segment(self, addresses: Array, nbytes: int) -> list[tuple[Segment, Any]]:
         """Return the segments of some addresses, each with its selection of them; omit addresses in no segment."""
@@ -143,13 +143,13 @@ class EmulatedMemory(DeviceMemory):
         first = self.segment_at(low)
         if first is not None and high <= first.end:
             return [(first, slice(None))]
-        found = []
+        selections = []
         for start in self._starts:
             segment = self._segments[start]
             inside = (addresses >= np.uint64(start)) & (addresses < np.uint64(segment.end))
             if inside.any():
-                found.append((segment, inside))
-        return found
+                selections.append((segment, inside))
+        return selections
 
 
 class Read(NamedTuple):
@@ -208,7 +208,7 @@ class GlobalAccess:
         self.order: SharedMemory | None = None
         """Shared memory whose barriers order the warps of the running blocks; None if other units also order them."""
 
-    def check(self, addresses: Array, nbytes: int, what: str, threads: Array) -> None:
+    def check(self, addresses: Array, nbytes: int, operation: str, threads: Array) -> None:
         """Raise Fault unless each access lies within a live block and is aligned to its size."""
         self.moment += 1
         if nbytes > 1:
@@ -216,7 +216,7 @@ class GlobalAccess:
             if astray.any():
                 i = int(np.flatnonzero(astray)[0])
                 raise Fault(
-                    f"{MISALIGNED}: {what} of {nbytes} bytes at {int(addresses[i]):#x}",
+                    f"{MISALIGNED}: {operation} of {nbytes} bytes at {int(addresses[i]):#x}",
                     int(threads[i]),
                     MISALIGNED_ADDRESS,
                 )
@@ -225,7 +225,7 @@ class GlobalAccess:
             return
         i = int(np.flatnonzero(addresses == np.uint64(outside))[0])
         raise Fault(
-            f"{ILLEGAL}: {what} of {nbytes} bytes at {outside:#x}, {self.memory.blocks.describe(outside)}",
+            f"{ILLEGAL}: {operation} of {nbytes} bytes at {outside:#x}, {self.memory.blocks.describe(outside)}",
             int(threads[i]),
             ILLEGAL_ADDRESS,
         )
@@ -343,10 +343,10 @@ class GlobalAccess:
         pieces = self._pieces(offsets, nbytes)
         tags = (self.first_tag + blocks.astype(np.int64))[:, None]
         before = owners[pieces]
-        others = (before >= self.first_tag) & (before != tags) & ~same[:, None]
-        if others.any():
+        of_other_blocks = (before >= self.first_tag) & (before != tags) & ~same[:, None]
+        if of_other_blocks.any():
             stored = segment.stored[pieces]
-            for i, j in zip(*np.nonzero(others), strict=True):
+            for i, j in zip(*np.nonzero(of_other_blocks), strict=True):
                 writer = int(before[i, j]) - self.first_tag
                 if not self._happens_before(writer, int(stored[i, j]), int(blocks[i]), self.moment):
                     raise Fault(
@@ -415,8 +415,8 @@ class GlobalAccess:
                 offsets = (addresses - np.uint64(segment.start)).view(np.int64)
                 pieces = self._pieces(offsets, read.nbytes)
                 owners, stored = segment.owner[pieces], segment.stored[pieces]
-                others = (owners >= self.first_tag) & (owners - self.first_tag != blocks[:, None])
-                for i, j in zip(*np.nonzero(others), strict=True):
+                of_other_blocks = (owners >= self.first_tag) & (owners - self.first_tag != blocks[:, None])
+                for i, j in zip(*np.nonzero(of_other_blocks), strict=True):
                     reader, writer = int(blocks[i]), int(owners[i, j]) - self.first_tag
                     when = int(stored[i, j])
                     accesses = [(writer, when), (reader, read.moment)]

@@ -32,13 +32,13 @@ def _sections(image: bytes) -> list[tuple[bytes, tuple[int, ...]]]:
 
 def _entries(cubin: bytes, info: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
     """Yield attribute and payload of the entries in an info section that have a payload."""
-    at, end = info[4], info[4] + info[5]
-    while at < end:
-        kind, attribute, nbytes = struct.unpack_from("<BBH", cubin, at)
-        at += 4
+    offset, end = info[4], info[4] + info[5]
+    while offset < end:
+        kind, attribute, nbytes = struct.unpack_from("<BBH", cubin, offset)
+        offset += 4
         if kind == SIZED:
-            yield attribute, cubin[at : at + nbytes]
-            at += nbytes
+            yield attribute, cubin[offset : offset + nbytes]
+            offset += nbytes
 
 
 def ptx_of(image: bytes) -> str:
@@ -73,13 +73,13 @@ def code_sizes(cubin: bytes, name: str) -> tuple[int, int]:
     code, info = sections.get(b".text." + name.encode()), sections.get(b".nv.info")
     if code is None or info is None:
         raise ValueError(f"the code of kernel '{name}' is not in the cubin")
-    symbol, found = code[7] & 0xFFFFFF, {REGISTER_COUNT: 0, FRAME_SIZE: 0}
+    symbol, sizes = code[7] & 0xFFFFFF, {REGISTER_COUNT: 0, FRAME_SIZE: 0}
     for attribute, payload in _entries(cubin, info):
-        if attribute in found and struct.unpack_from("<I", payload) == (symbol,):
-            (found[attribute],) = struct.unpack_from("<I", payload, 4)
-    if not found[REGISTER_COUNT]:
+        if attribute in sizes and struct.unpack_from("<I", payload) == (symbol,):
+            (sizes[attribute],) = struct.unpack_from("<I", payload, 4)
+    if not sizes[REGISTER_COUNT]:
         raise ValueError(f"the cubin does not say how many registers kernel '{name}' has")
-    return found[REGISTER_COUNT], found[FRAME_SIZE]
+    return sizes[REGISTER_COUNT], sizes[FRAME_SIZE]
 
 
 def parameters_begin(image: bytes, name: str) -> int:
@@ -111,11 +111,11 @@ def check_resources(
             f"{properties.max_shared_memory}: take smaller blocks or fewer stages"
         )
     registers, _ = code_sizes(cubin, name)
-    most = most_threads(registers)
-    if shape.threads > most:
+    max_threads = most_threads(registers)
+    if shape.threads > max_threads:
         raise RuntimeError(
-            f"kernel '{name}' wants {shape.threads} threads in a block, its {registers} registers allow {most}: take "
-            "fewer warps"
+            f"kernel '{name}' wants {shape.threads} threads in a block, its {registers} registers allow "
+            f"{max_threads}: take fewer warps"
         )
     kernel = module.kernel(name)
     if kernel.threads and kernel.threads != shape.threads:

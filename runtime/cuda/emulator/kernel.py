@@ -94,10 +94,10 @@ class EmulatedKernel(CompiledKernel):
         described = [
             self._map(i, table, int(values[i])) for i, table in zip(self._layout.maps, maps, strict=True)
         ]
-        given: list[int | float] = list(values)
+        arguments: list[int | float] = list(values)
         for i in self._layout.bfloat16:
-            given[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
-        plain = [given[i] for i in self._layout.plain]
+            arguments[i] = int(np.array(values[i], ml_dtypes.bfloat16).view(np.uint16))
+        plain = [arguments[i] for i in self._layout.plain]
         scratch = None
         if self._binary.global_scratch_size:
             programs = grid[0] * grid[1] * grid[2] * self._binary.num_ctas
@@ -127,12 +127,12 @@ class EmulatedKernel(CompiledKernel):
         if not self._layout.maps:
             return packed
         function = self._program.kernel.function
-        found = bytearray(function.bytes_of_parameters())
+        parameters = bytearray(function.bytes_of_parameters())
         for parameter, start in zip(function.parameters, self._layout.offsets, strict=False):
-            found[parameter.offset : parameter.offset + parameter.size] = packed[
+            parameters[parameter.offset : parameter.offset + parameter.size] = packed[
                 start : start + parameter.size
             ]
-        return bytes(found)
+        return bytes(parameters)
 
     def _run(self, grid: Grid, packed: bytes, device: int, scratch: object, blocks: LiveBlocks) -> None:
         """Execute the kernel; keep `scratch` alive until then."""

@@ -68,12 +68,12 @@ class Program:
 
     def translation(self, name: str) -> Translation:
         """Return the translated function of a name."""
-        found = self._translations.get(name)
-        if found is None:
-            found = self._translations[name] = Translation(
+        translation = self._translations.get(name)
+        if translation is None:
+            translation = self._translations[name] = Translation(
                 self.module, self.module.functions[name], self._addresses
             )
-        return found
+        return translation
 
     def _least(self, space: str) -> int:
         """Return the smallest access to a space in bytes, at most 4."""
@@ -163,9 +163,9 @@ class Launch:
 
     def _reported(self, fault: Fault, blocks: Blocks) -> EmulationError:
         where = f"kernel '{self.program.name}'"
-        found = blocks.at(fault)
-        if found is not None:
-            where += f", {self.program.where(found)}"
+        instruction = blocks.at(fault)
+        if instruction is not None:
+            where += f", {self.program.where(instruction)}"
         if fault.thread >= 0:
             where += f", {blocks.thread_name(fault.thread)}"
         return EmulationError(f"CUDA error: {fault.what}: {where}", fault.code)
@@ -188,18 +188,18 @@ class Blocks(Schedule):
         self.thread: Array = (number % launch.threads).astype(u4)
         program = launch.program
         size = program.module.shared_size + launch.shared
-        given = size, self.count, launch.threads, program.shared_piece, program.stores
+        memory_arguments = size, self.count, launch.threads, program.shared_piece, program.stores
         self.shared: SharedMemory
         self.units: AsynchronousUnits | None = None
         if program.has_units:
-            self.shared = ordered = OrderedSharedMemory(*given)
+            self.shared = ordered = OrderedSharedMemory(*memory_arguments)
             self.units = AsynchronousUnits(self, ordered)
         else:
-            self.shared = SharedMemory(*given)
+            self.shared = SharedMemory(*memory_arguments)
         access.order = self.shared if self.units is None and launch.threads > WARP else None
         self.running: Mask = None
         """Threads that run at this moment."""
-        self.asked: tuple[Any, Any] = (0, 0)
+        self.tested_phase: tuple[Any, Any] = (0, 0)
         """Address of a barrier and the phase or parity that a thread has just tested."""
         self.live: Array = np.ones(self.n, np.bool_)
         self._specials: dict[str, Any] = {}
@@ -215,7 +215,7 @@ class Blocks(Schedule):
 
     def at(self, fault: Fault) -> Instruction | None:
         """Return the instruction that raised a fault."""
-        found = self._instruction
+        instruction = self._instruction
         trace = fault.__traceback__
         sources: dict[str, list[Instruction | None]] = {}
         for translation in self.launch.program._translations.values():
@@ -223,9 +223,9 @@ class Blocks(Schedule):
         while trace is not None:
             lines = sources.get(trace.tb_frame.f_code.co_filename)
             if lines is not None:
-                found = lines[trace.tb_lineno]
+                instruction = lines[trace.tb_lineno]
             trace = trace.tb_next
-        return found
+        return instruction
 
     def thread_name(self, thread: int) -> str:
         """Return the name of a thread: its block and its number in the block."""
@@ -237,29 +237,29 @@ class Blocks(Schedule):
 
     def integers(self, value: Any, chosen: Array) -> list[int]:
         """Return a value of the chosen threads as integers."""
-        found: list[int] = self.full(value)[chosen].tolist()
-        return found
+        result: list[int] = self.full(value)[chosen].tolist()
+        return result
 
-    def groups_of_warps(self, mask: Mask, what: str) -> Array:
+    def groups_of_warps(self, mask: Mask, operation: str) -> Array:
         """Return the complete warpgroups of a mask. Raise Fault for a partial one."""
         if self.threads % GROUP:
-            raise Fault(f"{DIVERGENT}: {what} by a part of four warps", int(self.some(mask)[0]))
+            raise Fault(f"{DIVERGENT}: {operation} by a part of four warps", int(self.some(mask)[0]))
         if mask is None:
             return np.arange(self.n // GROUP)
         rows = mask.reshape(-1, GROUP)
         some, every = rows.any(1), rows.all(1)
         if (some & ~every).any():
-            raise Fault(f"{DIVERGENT}: {what} by a part of four warps", int(np.flatnonzero(mask)[0]))
+            raise Fault(f"{DIVERGENT}: {operation} by a part of four warps", int(np.flatnonzero(mask)[0]))
         return np.flatnonzero(every)
 
     def special(self, name: str) -> Any:
         """Return a special register."""
-        found = self._specials.get(name)
-        if found is None:
-            found = self._special(name)
+        value = self._specials.get(name)
+        if value is None:
+            value = self._special(name)
             if not name.startswith(("clock", "globaltimer")):
-                self._specials[name] = found
-        return found
+                self._specials[name] = value
+        return value
 
     def _special(self, name: str) -> Any:
         gx, gy, gz = self.launch.grid
@@ -308,18 +308,18 @@ class Blocks(Schedule):
         """Return the parameter at each thread's address in the parameter space."""
         bank = np.frombuffer(self.launch.parameters, np.uint8)
         chosen, size = self.some(mask), np.dtype(dtype).itemsize
-        places = self.full(address)[chosen].astype(np.int64)
-        outside = (places < 0) | (places > bank.size - size) | (places % size != 0)
+        offsets = self.full(address)[chosen].astype(np.int64)
+        outside = (offsets < 0) | (offsets > bank.size - size) | (offsets % size != 0)
         if outside.any():
             i = int(np.flatnonzero(outside)[0])
             raise Fault(
-                f"{ILLEGAL}: load of {size} bytes at {int(places[i]):#x} of {bank.size} bytes of parameters",
+                f"{ILLEGAL}: load of {size} bytes at {int(offsets[i]):#x} of {bank.size} bytes of parameters",
                 int(chosen[i]),
                 ILLEGAL_ADDRESS,
             )
-        found = np.zeros(self.n, dtype)
-        found[chosen] = bank[places[:, None] + np.arange(size)].reshape(-1).view(dtype)
-        return found
+        result = np.zeros(self.n, dtype)
+        result[chosen] = bank[offsets[:, None] + np.arange(size)].reshape(-1).view(dtype)
+        return result
 
     def store_parameter(self, frame: Frame, key: tuple[str, int], value: Any, mask: Mask) -> None:
         """Set a parameter of a call, or a function's result."""
@@ -331,9 +331,9 @@ class Blocks(Schedule):
         self, name: str, frame: Frame, results: tuple[str, ...], arguments: tuple[str, ...], mask: Mask
     ) -> None:
         """Call a function of CUDA's device runtime."""
-        found = FUNCTIONS[name](self, frame, arguments, mask)
+        result = FUNCTIONS[name](self, frame, arguments, mask)
         for taken in results:
-            self.store_parameter(frame, (taken, 0), found, mask)
+            self.store_parameter(frame, (taken, 0), result, mask)
 
     # Memory
 
@@ -415,10 +415,10 @@ class Blocks(Schedule):
         addresses = self.full(address)[chosen]
         if not chosen.size or not (addresses >= u8(LOCAL)).any():
             return 0
-        found = np.unique(addresses >> u8(32))
-        if found.size > 1:
+        windows = np.unique(addresses >> u8(32))
+        if windows.size > 1:
             raise Fault("one generic access to several state spaces is not emulated", int(chosen[0]))
-        return int(found[0]) << 32
+        return int(windows[0]) << 32
 
     def _rows(self, values: tuple[Any, ...], mask: Mask, chosen: Array) -> Array:
         """Return the values of some threads, a row for each."""
@@ -453,32 +453,32 @@ class Blocks(Schedule):
         have = frame.translation.function.local
         if frame.local is None:
             frame.local = np.full((self.n, have), 0xCB, np.uint8)
-        places = self.full(address)[chosen].view(np.int64)
-        bad = (places < 0) | (places + nbytes > have) | (places % nbytes != 0)
+        offsets = self.full(address)[chosen].view(np.int64)
+        bad = (offsets < 0) | (offsets + nbytes > have) | (offsets % nbytes != 0)
         if bad.any():
             raise Fault(
-                f"{ILLEGAL}: {nbytes} bytes at {int(places[bad][0]):#x} of local memory, of which a thread has {have}",
+                f"{ILLEGAL}: {nbytes} bytes at {int(offsets[bad][0]):#x} of local memory, of which a thread has {have}",
                 int(chosen[bad][0]),
                 ILLEGAL_ADDRESS,
             )
-        return frame.local, places[:, None] + np.arange(nbytes)
+        return frame.local, offsets[:, None] + np.arange(nbytes)
 
     def load_local(self, frame: Frame, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
         """Execute ``ld.local``."""
         chosen = self.some(mask)
         if not chosen.size:
             return self._nothing(size, count)
-        memory, places = self._local(frame, address, size * count, chosen)
-        rows = np.ascontiguousarray(memory[chosen[:, None], places]).view(_UNSIGNED[size])
+        memory, byte_indices = self._local(frame, address, size * count, chosen)
+        rows = np.ascontiguousarray(memory[chosen[:, None], byte_indices]).view(_UNSIGNED[size])
         return self._gathered(rows[:, 0] if count == 1 else rows, count, mask, chosen)
 
     def store_local(self, frame: Frame, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
         """Execute ``st.local``."""
         chosen = self.some(mask)
         if chosen.size:
-            memory, places = self._local(frame, address, size * len(values), chosen)
+            memory, byte_indices = self._local(frame, address, size * len(values), chosen)
             rows = np.stack([self.full(value)[chosen] for value in values], 1)
-            memory[chosen[:, None], places] = rows.view(np.uint8)
+            memory[chosen[:, None], byte_indices] = rows.view(np.uint8)
 
     def order_memory(self, order: str, mask: Mask) -> None:
         """Release or acquire for the threads' blocks: ``membar``, ``fence``, ``ld.acquire``, ``st.release``."""
@@ -502,8 +502,8 @@ class Blocks(Schedule):
             some = lengths == length
             words = length // 4
             if length == size:
-                found = self.access.load(sources[some], 4, words, chosen[some], self.blocks[chosen[some]])
-                data[some] = found.reshape(-1, words)
+                loaded = self.access.load(sources[some], 4, words, chosen[some], self.blocks[chosen[some]])
+                data[some] = loaded.reshape(-1, words)
             else:
                 raw = data[some].view(np.uint8)
                 for i in range(length):
@@ -517,10 +517,10 @@ class Blocks(Schedule):
         """Execute ``cp.async.commit_group``."""
         self.shared.commit(self.some(mask))
 
-    def wait_for_copies(self, kept: int, mask: Mask, everything: bool = False) -> None:
+    def wait_for_copies(self, max_pending: int, mask: Mask, everything: bool = False) -> None:
         """Execute ``cp.async.wait_group``."""
         active = np.ones(self.n, np.bool_) if mask is None else mask
-        self.shared.wait(kept, active, everything)
+        self.shared.wait(max_pending, active, everything)
 
     def atomic_global(
         self, address: Any, operation: str, values: tuple[Any, ...], order: str, mask: Mask
@@ -533,14 +533,14 @@ class Blocks(Schedule):
             return result
         addresses = self.full(address)[chosen]
         self.access.check(addresses, dtype.itemsize, "atomic operation", chosen)
-        given = [self.full(value)[chosen] for value in values]
+        operands = [self.full(value)[chosen] for value in values]
         if order in ("release", "acq_rel"):
             self.access.synchronised(self.blocks[chosen], "release")
 
         def put(where: Array, new: Array) -> None:
             self.access.put_atomically(where, new)
 
-        result[chosen] = _in_order(addresses, operation, given, self.access.get_atomically, put)
+        result[chosen] = _in_order(addresses, operation, operands, self.access.get_atomically, put)
         if order in ("acquire", "acq_rel"):
             self.access.synchronised(self.blocks[chosen], "acquire")
         return result
@@ -555,8 +555,8 @@ class Blocks(Schedule):
         if not chosen.size:
             return result
         size = dtype.itemsize
-        places = self.shared.places(self.full(address)[chosen], size, "atomic operation", chosen)
-        given = [self.full(value)[chosen] for value in values]
+        positions = self.shared.positions(self.full(address)[chosen], size, "atomic operation", chosen)
+        operands = [self.full(value)[chosen] for value in values]
 
         def get(where: Array, kind: Any) -> Array:
             return self.shared.rows(where.view(np.int64), size, 1).view(kind)
@@ -564,7 +564,7 @@ class Blocks(Schedule):
         def put(where: Array, new: Array) -> None:
             self.shared.put_atomically(where.view(np.int64), new)
 
-        result[chosen] = _in_order(places.view(np.uint64), operation, given, get, put)
+        result[chosen] = _in_order(positions.view(np.uint64), operation, operands, get, put)
         return result
 
     def trap(self, mask: Mask) -> None:
@@ -578,17 +578,17 @@ class Blocks(Schedule):
     def _warps(self, value: Any) -> Array:
         return self.full(value).reshape(-1, WARP)
 
-    def _together(self, members: Any, mask: Mask, what: str) -> None:
+    def _together(self, members: Any, mask: Mask, operation: str) -> None:
         """Raise Fault unless the threads in `members` are active."""
         if mask is None and np.ndim(members) == 0 and members == u4(0xFFFFFFFF):
             return
-        here = np.ones(self.n, np.bool_) if mask is None else mask
-        bits = (here.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)[:, None]
+        active = np.ones(self.n, np.bool_) if mask is None else mask
+        bits = (active.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)[:, None]
         missing = (self._warps(members) & ~bits) != 0
-        missing &= here.reshape(-1, WARP)
+        missing &= active.reshape(-1, WARP)
         if missing.any():
             thread = int(np.flatnonzero(missing.reshape(-1))[0])
-            raise Fault(f"{DIVERGENT}: {what} names threads of the warp that are not there", thread)
+            raise Fault(f"{DIVERGENT}: {operation} names threads of the warp that are not there", thread)
 
     def shuffle(
         self, mode: str, value: Any, lane: Any, clamp: Any, members: Any, mask: Mask
@@ -596,8 +596,8 @@ class Blocks(Schedule):
         """Execute ``shfl.sync``: return another thread's value, and whether that thread exists."""
         self._together(members, mask, "shfl.sync")
         source, inside = warp.shuffle_source(mode, self._warps(lane), self._warps(clamp))
-        found = np.take_along_axis(self._warps(value), source, 1)
-        return found.reshape(-1), inside.reshape(-1)
+        shuffled = np.take_along_axis(self._warps(value), source, 1)
+        return shuffled.reshape(-1), inside.reshape(-1)
 
     def reduce(self, operation: str, value: Any, members: Any, mask: Mask) -> Array:
         """Execute ``redux.sync``: reduce a value over all threads of the warp."""
@@ -620,15 +620,15 @@ class Blocks(Schedule):
         if mode == "ballot":
             bits = ((values & named).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
             return np.repeat(bits, WARP)
-        found = {"any": (values & named).any(1), "all": (values | ~named).all(1)}.get(mode)
-        if found is None:
-            found = (values | ~named).all(1) | ~(values & named).any(1)
-        return np.repeat(found, WARP)
+        result = {"any": (values & named).any(1), "all": (values | ~named).all(1)}.get(mode)
+        if result is None:
+            result = (values | ~named).all(1) | ~(values & named).any(1)
+        return np.repeat(result, WARP)
 
     def active(self, mask: Mask) -> Array:
         """Execute ``activemask``."""
-        here = np.ones(self.n, np.bool_) if mask is None else mask
-        bits = (here.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
+        active = np.ones(self.n, np.bool_) if mask is None else mask
+        bits = (active.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
         return np.repeat(bits, WARP)
 
     def elect(self, members: Any, mask: Mask) -> tuple[Array, Array]:
@@ -642,14 +642,14 @@ class Blocks(Schedule):
         """Execute ``bar.warp.sync``."""
         self._together(members, mask, "bar.warp.sync")
 
-    def _whole_warps(self, mask: Mask, what: str) -> Array:
+    def _whole_warps(self, mask: Mask, operation: str) -> Array:
         """Return the complete warps of a mask. Raise Fault for a partial one."""
         if mask is None:
             return np.arange(self.n // WARP)
         rows = mask.reshape(-1, WARP)
         some, every = rows.any(1), rows.all(1)
         if (some & ~every).any():
-            raise Fault(f"{DIVERGENT}: {what} by a part of a warp", int(np.flatnonzero(mask)[0]))
+            raise Fault(f"{DIVERGENT}: {operation} by a part of a warp", int(np.flatnonzero(mask)[0]))
         return np.flatnonzero(every)
 
     def load_matrix(self, address: Any, count: int, transposed: bool, mask: Mask) -> list[Array]:
@@ -682,9 +682,9 @@ class Blocks(Schedule):
         warps = self._whole_warps(mask, "mma.sync")
         parts = [[self._warps(register)[warps] for register in each] for each in (a, b, c)]
         results = []
-        for found in warp.multiply(shape, types, *parts):
-            values = np.zeros((self.n // WARP, WARP), found.dtype)
-            values[warps] = found
+        for accumulator in warp.multiply(shape, types, *parts):
+            values = np.zeros((self.n // WARP, WARP), accumulator.dtype)
+            values[warps] = accumulator
             results.append(values.reshape(-1))
         return results
 
@@ -697,35 +697,35 @@ def _frame_of(frame: Frame, window: int) -> Frame:
     return frame
 
 
-def _in_order(addresses: Array, operation: str, given: list[Array], get: Any, put: Any) -> Array:
+def _in_order(addresses: Array, operation: str, operands: list[Array], get: Any, put: Any) -> Array:
     """Return the value that each thread finds when several threads update memory one after the other."""
-    dtype = given[0].dtype
-    found = np.zeros(addresses.size, dtype)
+    dtype = operands[0].dtype
+    previous = np.zeros(addresses.size, dtype)
     order = np.argsort(addresses, kind="stable")
     ordered = addresses[order]
     first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     length = np.diff(np.r_[first, ordered.size])
     rank = np.arange(ordered.size) - np.repeat(first, length)
     if operation == "add" and dtype.kind in "iu" and length.max() > 1:
-        values = given[0][order]
+        values = operands[0][order]
         sums = np.cumsum(values, dtype=dtype)
         before = sums - values
         before -= np.repeat(before[first], length)
         start = get(ordered[first], dtype)
-        found[order] = np.repeat(start, length) + before
+        previous[order] = np.repeat(start, length) + before
         put(ordered[first], start + np.add.reduceat(values, first, dtype=dtype))
-        return found
+        return previous
     for turn in range(int(length.max())):
         now = order[rank == turn]
         where = addresses[now]
         old = get(where, dtype)
-        found[now] = old
-        put(where, _changed(operation, old, [value[now] for value in given]))
-    return found
+        previous[now] = old
+        put(where, _changed(operation, old, [value[now] for value in operands]))
+    return previous
 
 
-def _changed(operation: str, old: Array, given: list[Array]) -> Any:
-    value = given[0]
+def _changed(operation: str, old: Array, operands: list[Array]) -> Any:
+    value = operands[0]
     match operation:
         case "add":
             return old + value
@@ -743,7 +743,7 @@ def _changed(operation: str, old: Array, given: list[Array]) -> Any:
             return value
         case "cas":
             bits = f"u{old.dtype.itemsize}"
-            return np.where(old.view(bits) == value.view(bits), given[1], old)
+            return np.where(old.view(bits) == value.view(bits), operands[1], old)
         case "inc":
             return np.where(old >= value, old.dtype.type(0), old + old.dtype.type(1))
         case _:

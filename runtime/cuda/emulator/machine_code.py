@@ -62,27 +62,27 @@ class EmulatedCode(MachineCode):
         self._given_up.append(module)
 
     def _drop(self, module: int) -> None:
-        found = self._loaded.pop(module, None)
-        if found is not None and found.variables:
-            self._owner.synchronize(found.device)
-            memory = self._owner.memory(found.device)
-            for address in found.variables:
+        loaded = self._loaded.pop(module, None)
+        if loaded is not None and loaded.variables:
+            self._owner.synchronize(loaded.device)
+            memory = self._owner.memory(loaded.device)
+            for address in loaded.variables:
                 memory.blocks.remove(address)
                 memory.free(address)
 
     def launch(self, function: int, grid: Grid, shape: LaunchShape, stream: int, pointers: int) -> None:
-        found, owner = self._loaded[function], self._owner
+        loaded, owner = self._loaded[function], self._owner
         device = owner.current_device()
-        check_resources(found.name, found.program.module, found.image, shape, owner.properties(device))
-        taken = found.program.kernel.function
+        check_resources(loaded.name, loaded.program.module, loaded.image, shape, owner.properties(device))
+        taken = loaded.program.kernel.function
         packed = bytearray(taken.bytes_of_parameters())
         table = (ctypes.c_void_p * len(taken.parameters)).from_address(pointers)
         for parameter, address in zip(taken.parameters, table, strict=True):
             packed[parameter.offset : parameter.offset + parameter.size] = ctypes.string_at(
                 cast(int, address), parameter.size
             )
-        work = partial(self._run, found.program, grid, shape, bytes(packed), device)
-        owner.launch_kernel(found.name, grid, stream, work, counts=False)
+        work = partial(self._run, loaded.program, grid, shape, bytes(packed), device)
+        owner.launch_kernel(loaded.name, grid, stream, work, counts=False)
 
     def _run(
         self,

@@ -46,8 +46,8 @@ class OrderedSharedMemory(SharedMemory):
         """Times of writes to pieces that need no fence (``tcgen05.alloc``)."""
         self.products = "wgmma.mma_async"
         """Matmul instruction, for messages."""
-        self.by: Array = np.full(self.writer.size, NEVER, np.int16)
-        self.at: Array = np.zeros(self.writer.size, np.int32)
+        self.last_writer: Array = np.full(self.writer.size, NEVER, np.int16)
+        self.write_clock: Array = np.zeros(self.writer.size, np.int32)
         self.read_at: Array = np.zeros((self.writer.size, self.readers), np.int32)
         self.clocks: Array = np.zeros((blocks, self.warps, 2, self.readers + 32), np.int32)
         own = np.arange(self.warps)
@@ -55,10 +55,10 @@ class OrderedSharedMemory(SharedMemory):
 
     def column(self, number: int) -> int:
         """Return the column of a barrier, by its number in the block."""
-        found = self.readers + number
-        if found >= self.clocks.shape[3]:
+        column = self.readers + number
+        if column >= self.clocks.shape[3]:
             self.clocks = np.pad(self.clocks, ((0, 0), (0, 0), (0, 0), (0, 32)))
-        return found
+        return column
 
     def who(self, column: int) -> str:
         """Return the name of a column, for a message."""
@@ -87,9 +87,9 @@ class OrderedSharedMemory(SharedMemory):
 
     def release(self, block: int, warp: int) -> Array:
         """Return the knowledge of a warp, for later waiters, and advance the warp's clock."""
-        found: Array = self.clocks[block, warp].copy()
+        clocks: Array = self.clocks[block, warp].copy()
         self.clocks[block, warp, KNOWN, warp] += 1
-        return found
+        return clocks
 
     def acquire(self, block: int, warps: Array, known: Array) -> None:
         """Merge others' knowledge into some warps."""
@@ -113,74 +113,77 @@ class OrderedSharedMemory(SharedMemory):
 
     # Accesses of threads
 
-    def note_read(self, places: Array, nbytes: int, threads: Array) -> None:
-        pieces = self._pieces(places, nbytes)
+    def note_read(self, positions: Array, nbytes: int, threads: Array) -> None:
+        pieces = self._pieces(positions, nbytes)
         block, warp = self.block[threads], self.warp[threads]
-        by = self.by[pieces]
-        known = self.clocks[block[:, None], warp[:, None], KNOWN, np.maximum(by, 0)]
-        bad = (by < 0) | (known < self.at[pieces])
+        writers = self.last_writer[pieces]
+        known = self.clocks[block[:, None], warp[:, None], KNOWN, np.maximum(writers, 0)]
+        bad = (writers < 0) | (known < self.write_clock[pieces])
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))
-            where = f"{nbytes} bytes at {int(places[i] - self.base[threads[i]]):#x} of shared memory"
-            raise self._unread(int(by[i, j]), where, int(threads[i]), f"by warp {int(warp[i])}")
+            where = f"{nbytes} bytes at {int(positions[i] - self.base[threads[i]]):#x} of shared memory"
+            raise self._unread(int(writers[i, j]), where, int(threads[i]), f"by warp {int(warp[i])}")
         self.read_at[pieces, warp[:, None]] = self.clocks[block, warp, KNOWN, warp][:, None]
 
-    def _unread(self, by: int, where: str, thread: int, reader: str) -> Fault:
-        """Return the fault of a read of uninitialized memory, or of an unordered write by `by`."""
-        if by == NEVER:
+    def _unread(self, writer: int, where: str, thread: int, reader: str) -> Fault:
+        """Return the fault of a read of uninitialized memory, or of an unordered write by `writer`."""
+        if writer == NEVER:
             return Fault(f"{UNINITIALISED}: {where}", thread)
-        if by in CAUSE:
-            return Fault(f"{RACE}: {where} are read {reader} while {CAUSE[by]}", thread)
-        if by >= self.readers:
+        if writer in CAUSE:
+            return Fault(f"{RACE}: {where} are read {reader} while {CAUSE[writer]}", thread)
+        if writer >= self.readers:
             return Fault(
                 f"{RACE}: {where} are read {reader} before their bulk copy is done: no wait for its barrier",
                 thread,
             )
         return Fault(
-            f"{RACE}: {where} are read {reader} and were written by {self.who(by)} without a barrier in between",
+            f"{RACE}: {where} are read {reader} and were written by {self.who(writer)} without a barrier in between",
             thread,
         )
 
     def note_write(
-        self, places: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
+        self, positions: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
     ) -> None:
-        pieces = self._pieces(places, nbytes)
+        pieces = self._pieces(positions, nbytes)
         block, warp = self.block[threads], self.warp[threads]
-        by = self.by[pieces]
+        writers = self.last_writer[pieces]
         known = self.clocks[block, warp, KNOWN]
-        late = np.take_along_axis(known, np.maximum(by, 0).astype(np.int64), 1) < self.at[pieces]
-        late &= by >= 0
+        late = (
+            np.take_along_axis(known, np.maximum(writers, 0).astype(np.int64), 1) < self.write_clock[pieces]
+        )
+        late &= writers >= 0
         if same is not None:
-            late &= ~same[:, None] | (by >= self.readers)
-        bad = late | (by == PENDING) | (by == BARRIER)
+            late &= ~same[:, None] | (writers >= self.readers)
+        bad = late | (writers == PENDING) | (writers == BARRIER)
         crossed = self.read_at[pieces] > known[:, None, : self.readers]
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))
             raise self._unwritten(
-                int(by[i, j]), places[i], nbytes, int(threads[i]), f"by warp {int(warp[i])}"
+                int(writers[i, j]), positions[i], nbytes, int(threads[i]), f"by warp {int(warp[i])}"
             )
         if crossed.any():
             i, _, column = (int(k[0]) for k in np.nonzero(crossed))
-            raise self._still_read(column, places[i], nbytes, int(threads[i]), f"by warp {int(warp[i])}")
+            raise self._still_read(column, positions[i], nbytes, int(threads[i]), f"by warp {int(warp[i])}")
         if tag is None:
-            self.by[pieces] = warp[:, None]
-            self.at[pieces] = self.clocks[block, warp, KNOWN, warp][:, None]
+            self.last_writer[pieces] = warp[:, None]
+            self.write_clock[pieces] = self.clocks[block, warp, KNOWN, warp][:, None]
         else:
-            self.by[pieces] = tag
+            self.last_writer[pieces] = tag
 
-    def _where(self, place: Any, nbytes: int, thread: int) -> str:
-        return f"{nbytes} bytes at {int(place - self.base[thread]):#x} of shared memory"
+    def _where(self, position: Any, nbytes: int, thread: int) -> str:
+        return f"{nbytes} bytes at {int(position - self.base[thread]):#x} of shared memory"
 
-    def _unwritten(self, by: int, place: Any, nbytes: int, thread: int, writer: str) -> Fault:
-        where = self._where(place, nbytes, thread)
-        if by in CAUSE:
-            return Fault(f"{RACE}: {where} are written {writer} while {CAUSE[by]}", thread)
+    def _unwritten(self, previous_writer: int, position: Any, nbytes: int, thread: int, writer: str) -> Fault:
+        where = self._where(position, nbytes, thread)
+        if previous_writer in CAUSE:
+            return Fault(f"{RACE}: {where} are written {writer} while {CAUSE[previous_writer]}", thread)
         return Fault(
-            f"{RACE}: {where} are written {writer} and by {self.who(by)} without a barrier in between", thread
+            f"{RACE}: {where} are written {writer} and by {self.who(previous_writer)} without a barrier in between",
+            thread,
         )
 
-    def _still_read(self, column: int, place: Any, nbytes: int, thread: int, writer: str) -> Fault:
-        where = self._where(place, nbytes, thread)
+    def _still_read(self, column: int, position: Any, nbytes: int, thread: int, writer: str) -> Fault:
+        where = self._where(position, nbytes, thread)
         if column < self.warps:
             return Fault(
                 f"{RACE}: {where} are written {writer} and were read by {self.who(column)} without a barrier in "
@@ -193,92 +196,107 @@ class OrderedSharedMemory(SharedMemory):
 
     def _arrive(self, copy: Pending, due: Array) -> None:
         super()._arrive(copy, due)
-        places, threads = copy.places[due], copy.threads[due]
-        pieces = self._pieces(places, 4 * copy.data.shape[1])
+        positions, threads = copy.positions[due], copy.threads[due]
+        pieces = self._pieces(positions, 4 * copy.data.shape[1])
         block, warp = self.block[threads], self.warp[threads]
-        self.by[pieces] = warp[:, None]
-        self.at[pieces] = self.clocks[block, warp, KNOWN, warp][:, None]
+        self.last_writer[pieces] = warp[:, None]
+        self.write_clock[pieces] = self.clocks[block, warp, KNOWN, warp][:, None]
 
     # Accesses of asynchronous units
 
     def unit_reads(
-        self, places: Array, nbytes: int, thread: int, warps: Array, columns: Array, clocks: Array, what: str
+        self,
+        positions: Array,
+        nbytes: int,
+        thread: int,
+        warps: Array,
+        columns: Array,
+        clocks: Array,
+        unit: str,
     ) -> None:
         """Note that a unit begins to read for some warps of a block, each with a column and a clock."""
         block = int(self.block[thread])
-        pieces = self._pieces(places, nbytes).reshape(-1)
-        by, at = self.by[pieces], self.at[pieces]
-        if (by < 0).any():
-            i = int(np.flatnonzero(by < 0)[0])
-            raise self._unread(int(by[i]), self._piece(pieces[i], thread), thread, f"by {what}")
+        pieces = self._pieces(positions, nbytes).reshape(-1)
+        writers, write_clocks = self.last_writer[pieces], self.write_clock[pieces]
+        if (writers < 0).any():
+            i = int(np.flatnonzero(writers < 0)[0])
+            raise self._unread(int(writers[i]), self._piece(pieces[i], thread), thread, f"by {unit}")
         for warp in warps.tolist():
             known, fenced = self.clocks[block, warp]
-            late = known[by] < at
+            late = known[writers] < write_clocks
             if late.any():
                 i = int(np.flatnonzero(late)[0])
                 raise self._unread(
-                    int(by[i]), self._piece(pieces[i], thread), thread, f"by {what} of warp {warp}"
+                    int(writers[i]), self._piece(pieces[i], thread), thread, f"by {unit} of warp {warp}"
                 )
-            self._check_fenced(fenced[by] < at, by, pieces, thread, f"read by {what}")
+            self._check_fenced(fenced[writers] < write_clocks, writers, pieces, thread, f"read by {unit}")
         self.read_at[pieces[:, None], columns] = clocks
 
     def _piece(self, piece: Any, thread: int) -> str:
         return self._where(int(piece) * self.piece, self.piece, thread)
 
-    def _check_fenced(self, late: Array, by: Array, pieces: Array, thread: int, what: str) -> None:
-        late = late & (by >= 0) & (by < self.warps)
+    def _check_fenced(self, late: Array, writers: Array, pieces: Array, thread: int, access: str) -> None:
+        late = late & (writers >= 0) & (writers < self.warps)
         if self.unproxied and late.any():
-            late &= np.array([self.unproxied.get(piece) != self.at[piece] for piece in pieces.tolist()])
+            late &= np.array(
+                [self.unproxied.get(piece) != self.write_clock[piece] for piece in pieces.tolist()]
+            )
         if late.any():
             i = int(np.flatnonzero(late)[0])
             raise Fault(
-                f"{RACE}: {self._piece(pieces[i], thread)} are {what} and were written by {self.who(int(by[i]))} "
-                "without fence.proxy.async in between",
+                f"{RACE}: {self._piece(pieces[i], thread)} are {access} and were written by "
+                f"{self.who(int(writers[i]))} without fence.proxy.async in between",
                 thread,
             )
 
     def unit_writes(
-        self, places: Array, nbytes: int, thread: int, column: int, clock: int, what: str
+        self, positions: Array, nbytes: int, thread: int, column: int, clock: int, unit: str
     ) -> None:
         """Note that a unit begins to write for a thread; the data arrives at a clock of the barrier in `column`."""
         block, warp = int(self.block[thread]), int(self.warp[thread])
-        pieces = self._pieces(places, nbytes).reshape(-1)
-        by, at = self.by[pieces], self.at[pieces]
+        pieces = self._pieces(positions, nbytes).reshape(-1)
+        writers, write_clocks = self.last_writer[pieces], self.write_clock[pieces]
         known, fenced = self.clocks[block, warp]
         # Several copies may bring parts of one phase.
-        late = (by >= 0) & (known[by] < at) | (by == PENDING) | (by == BARRIER)
+        late = (writers >= 0) & (known[writers] < write_clocks) | (writers == PENDING) | (writers == BARRIER)
         if late.any():
             i = int(np.flatnonzero(late)[0])
-            raise self._unwritten(int(by[i]), int(pieces[i]) * self.piece, self.piece, thread, f"by {what}")
+            raise self._unwritten(
+                int(writers[i]), int(pieces[i]) * self.piece, self.piece, thread, f"by {unit}"
+            )
         crossed = self.read_at[pieces] > known[: self.readers]
         if crossed.any():
             i, reader = (int(k[0]) for k in np.nonzero(crossed))
-            raise self._still_read(reader, int(pieces[i]) * self.piece, self.piece, thread, f"by {what}")
-        self._check_fenced(fenced[np.maximum(by, 0)] < at, by, pieces, thread, f"written by {what}")
-        self.by[pieces], self.at[pieces] = column, clock
+            raise self._still_read(reader, int(pieces[i]) * self.piece, self.piece, thread, f"by {unit}")
+        self._check_fenced(
+            fenced[np.maximum(writers, 0)] < write_clocks, writers, pieces, thread, f"written by {unit}"
+        )
+        self.last_writer[pieces], self.write_clock[pieces] = column, clock
 
-    def lay(self, places: Array, values: Array) -> None:
+    def lay(self, positions: Array, values: Array) -> None:
         """Write rows of `values` whose accesses were noted."""
         count = 1 if values.ndim == 1 else values.shape[1]
-        self._view(values.dtype.itemsize, count)[places // (values.dtype.itemsize * count)] = values
+        self._view(values.dtype.itemsize, count)[positions // (values.dtype.itemsize * count)] = values
 
     def write_unproxied(self, addresses: Array, values: Array, threads: Array) -> None:
         """Write words that other units may overwrite without a fence."""
         self.store(addresses, values, threads, 4)
-        pieces = self._pieces(self.places(addresses, 4, "store", threads), 4).reshape(-1)
-        self.unproxied |= {piece: int(self.at[piece]) for piece in pieces.tolist()}
+        pieces = self._pieces(self.positions(addresses, 4, "store", threads), 4).reshape(-1)
+        self.unproxied |= {piece: int(self.write_clock[piece]) for piece in pieces.tolist()}
 
-    def hold_barrier(self, place: int, holds: bool) -> None:
-        """Note that a barrier begins or ceases to occupy a place."""
-        pieces = self._pieces(np.array([place]), 8).reshape(-1)
-        self.by[pieces] = BARRIER if holds else NEVER
+    def hold_barrier(self, position: int, occupied: bool) -> None:
+        """Record that a barrier begins or ceases to occupy the memory at a position."""
+        pieces = self._pieces(np.array([position]), 8).reshape(-1)
+        self.last_writer[pieces] = BARRIER if occupied else NEVER
 
-    def holds_barrier(self, place: int) -> bool:
-        """Return True if a barrier occupies a place."""
-        return int(self.by[place // self.piece]) == BARRIER
+    def holds_barrier(self, position: int) -> bool:
+        """Return True if a barrier occupies the memory at a position."""
+        return int(self.last_writer[position // self.piece]) == BARRIER
 
-    def check_whole(self, addresses: Array, nbytes: int, what: str, thread: int, alignment: int) -> Array:
-        """Return the places of addresses from one thread. Raise Fault outside of its block's memory."""
-        return self.places(
-            addresses.astype(np.uint64), nbytes, what, np.full(addresses.size, thread), alignment
+    def check_whole(
+        self, addresses: Array, nbytes: int, operation: str, thread: int, alignment: int
+    ) -> Array:
+        """Return the positions of addresses from one thread. Raise Fault outside of its block's memory."""
+        return self.positions(
+            addresses.astype(np.uint64), nbytes, operation, np.full(addresses.size, thread), alignment
         )

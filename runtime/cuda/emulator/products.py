@@ -53,29 +53,29 @@ class Products:
         groups = self.blocks.groups_of_warps(mask, "wgmma.commit_group")
         self.committed.reshape(-1, 4)[groups] += 1
 
-    def wait(self, kept: int, registers: list[Any], mask: Mask) -> None:
+    def wait(self, max_pending: int, registers: list[Any], mask: Mask) -> None:
         """Execute ``wgmma.wait_group``: the accumulators of all but the last groups are ready."""
         blocks, memory = self.blocks, self.memory
         groups = self.blocks.groups_of_warps(mask, "wgmma.wait_group")
         self.fenced.reshape(-1, 4)[groups] = False
-        due_until = np.repeat(self.committed - kept, WARP)
+        due_until = np.repeat(self.committed - max_pending, WARP)
         waiting = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
         waiting[groups] = True
         active = waiting.reshape(-1)
-        found: dict[int, Array] = {}
+        due_lanes: dict[int, Array] = {}
         columns: dict[int, set[int]] = {}
 
         def due(sums: Sums) -> Array:
-            lanes = found.get(id(sums))
+            lanes = due_lanes.get(id(sums))
             if lanes is None:
-                lanes = found[id(sums)] = sums.lanes & active & (sums.issued < due_until)
+                lanes = due_lanes[id(sums)] = sums.lanes & active & (sums.issued < due_until)
             return lanes
 
-        for place, register in enumerate(registers):
+        for index, register in enumerate(registers):
             if isinstance(register, InFlight):
                 after = warp_group.settled(register, due, columns)
                 if after is not register:
-                    registers[place] = self.landed[place] = after
+                    registers[index] = self.landed[index] = after
         for sums in self.flying:
             lanes = due(sums)
             if lanes.any() and len(columns.get(id(sums), ())) < sums.count:
@@ -88,14 +88,14 @@ class Products:
         self.flying = [sums for sums in self.flying if sums.lanes.any()]
         for number in (groups[:, None] * 4 + np.arange(4)).reshape(-1).tolist():
             block, warp = divmod(number, memory.warps)
-            memory.learn(block, warp, memory.warps + warp, int(self.committed[number]) - kept)
+            memory.learn(block, warp, memory.warps + warp, int(self.committed[number]) - max_pending)
 
     def _check_operands(self, registers: list[Any], active: Array, due_until: Array) -> None:
         """Raise Fault if a register was written while a now completed matmul was reading it."""
         left = []
-        for lanes, group, place, held in self.operands:
+        for lanes, group, index, held in self.operands:
             due = lanes & active & (group < due_until)
-            now = registers[place]
+            now = registers[index]
             if due.any() and now is not held:
                 other = due & (self.blocks.full(now) != self.blocks.full(held))
                 if other.any() and not self.blocks.launch.program.is_mended():
@@ -104,7 +104,7 @@ class Products:
                         int(np.flatnonzero(other)[0]),
                     )
             if (lanes & ~due).any():
-                left.append((lanes & ~due, group, place, held))
+                left.append((lanes & ~due, group, index, held))
         self.operands = left
 
     def multiply(
@@ -137,11 +137,11 @@ class Products:
             self._check_seen(registers, left, groups)
             lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
             lanes[groups] = True
-            for place in left:
+            for index in left:
                 for group in np.unique(self.committed[groups * 4]).tolist():
                     own = lanes & (self.committed[::4] == group)[:, None]
-                    self.operands.append((own.reshape(-1), group, place, registers[place]))
-            left = tuple(registers[place] for place in left)
+                    self.operands.append((own.reshape(-1), group, index, registers[index]))
+            left = tuple(registers[index] for index in left)
             a = warp_group.operand_of_registers([blocks.full(each) for each in left], a_type, groups)
         else:
             a = self._operand(left, 64, depth, a_type, transposed[0], groups)
@@ -156,25 +156,29 @@ class Products:
                 int(groups[0]) * GROUP,
             )
         if adds[:, 0].all():
-            found = warp_group.added(product, sums.values, d_type, saturates)
+            result = warp_group.added(product, sums.values, d_type, saturates)
         elif not adds.any():
-            found = warp_group.added(product, None, d_type, saturates)
+            result = warp_group.added(product, None, d_type, saturates)
         else:
             with_sums = warp_group.added(product, sums.values, d_type, saturates)
-            found = np.where(adds[:, :1, None], with_sums, warp_group.added(product, None, d_type, saturates))
-        sums.put(found)
+            result = np.where(
+                adds[:, :1, None], with_sums, warp_group.added(product, None, d_type, saturates)
+            )
+        sums.put(result)
         threads = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
         sums.issued[threads] = np.repeat(self.committed, WARP)[threads]
 
-    def _check_seen(self, registers: list[Any], places: tuple[int, ...], groups: Array) -> None:
+    def _check_seen(self, registers: list[Any], indices: tuple[int, ...], groups: Array) -> None:
         """Raise Fault if a register operand was written since the last fence of its warps."""
         for group in groups.tolist():
-            seen, lanes = self.seen.get(group), slice(group * GROUP, group * GROUP + GROUP)
-            for place in places:
-                now = registers[place]
-                if seen is not None and (
-                    now is seen[place]
-                    or np.array_equal(self.blocks.full(now)[lanes], self.blocks.full(seen[place])[lanes])
+            fenced_registers, lanes = self.seen.get(group), slice(group * GROUP, group * GROUP + GROUP)
+            for index in indices:
+                now = registers[index]
+                if fenced_registers is not None and (
+                    now is fenced_registers[index]
+                    or np.array_equal(
+                        self.blocks.full(now)[lanes], self.blocks.full(fenced_registers[index])[lanes]
+                    )
                 ):
                     continue
                 raise Fault(
@@ -198,31 +202,31 @@ class Products:
                 int(groups[0]) * GROUP,
             )
         values = []
-        for place in targets:
-            register = registers[place]
+        for index in targets:
+            register = registers[index]
             values.append(blocks.full(register.known() if isinstance(register, InFlight) else register))
         sums = Sums(warp_group.gathered(values, groups, packed), groups, flat, packed, len(targets))
         self.flying.append(sums)
-        for i, place in enumerate(targets):
-            registers[place] = InFlight(blocks, sums, i, registers[place])
+        for i, index in enumerate(targets):
+            registers[index] = InFlight(blocks, sums, i, registers[index])
         return sums
 
     def _in_flight(
         self, registers: list[Any], targets: tuple[int, ...], groups: Array, flat: Array
     ) -> Sums | None:
         """Return the in-flight accumulators of earlier matmuls in the same registers, or None."""
-        found: list[InFlight] = []
-        for place in targets:
-            if isinstance(register := registers[place], InFlight):
-                found += [part for part in register.parts() if (part.sums.lanes & flat).any()]
-        if not found:
+        parts: list[InFlight] = []
+        for index in targets:
+            if isinstance(register := registers[index], InFlight):
+                parts += [part for part in register.parts() if (part.sums.lanes & flat).any()]
+        if not parts:
             return None
-        sums = found[0].sums
+        sums = parts[0].sums
         if (
-            len(found) != len(targets)
+            len(parts) != len(targets)
             or sums.count != len(targets)
             or (flat & ~sums.lanes).any()
-            or any(part.sums is not sums or part.index != i for i, part in enumerate(found))
+            or any(part.sums is not sums or part.index != i for i, part in enumerate(parts))
         ):
             raise Fault(
                 f"{RACE}: wgmma.mma_async adds to registers to which one of another shape adds",
@@ -235,11 +239,11 @@ class Products:
         own.issued[:] = sums.issued
         self.flying.append(own)
         sums.lanes = sums.lanes & ~flat
-        for place, register in enumerate(registers):
+        for index, register in enumerate(registers):
             if isinstance(register, InFlight):
                 for part in register.parts():
                     if part.sums is sums:
-                        registers[place] = InFlight(self.blocks, own, part.index, register)
+                        registers[index] = InFlight(self.blocks, own, part.index, register)
                         break
         return own
 
@@ -248,22 +252,24 @@ class Products:
     ) -> Array:
         """Return a shared memory operand (groups, lines, depth), wide enough to be multiplied exactly."""
         memory, itemsize = self.memory, ITEMSIZE[type_name]
-        given = self.blocks.full(descriptor).reshape(-1, GROUP)[groups]
-        if (given != given[:, :1]).any():
+        descriptors = self.blocks.full(descriptor).reshape(-1, GROUP)[groups]
+        if (descriptors != descriptors[:, :1]).any():
             raise Fault(
                 f"{DIVERGENT}: the threads of four warps differ in a matrix descriptor",
                 int(groups[0]) * GROUP,
             )
         rows = []
-        for group, bits in zip(groups.tolist(), given[:, 0].tolist(), strict=True):
-            found, thread = MatrixDescriptor(bits), group * GROUP
-            if found.base_offset:
+        for group, bits in zip(groups.tolist(), descriptors[:, 0].tolist(), strict=True):
+            matrix, thread = MatrixDescriptor(bits), group * GROUP
+            if matrix.base_offset:
                 raise Fault(f"a matrix descriptor with a base offset ({bits:#x}) is not emulated", thread)
-            addresses = warp_group.chunk_addresses(found, lines, depth, itemsize, transposed)
-            places = memory.check_whole(addresses.reshape(-1), 16, "a matrix of wgmma.mma_async", thread, 16)
+            addresses = warp_group.chunk_addresses(matrix, lines, depth, itemsize, transposed)
+            positions = memory.check_whole(
+                addresses.reshape(-1), 16, "a matrix of wgmma.mma_async", thread, 16
+            )
             warps = group * 4 % memory.warps + np.arange(4)
             memory.unit_reads(
-                places,
+                positions,
                 16,
                 thread,
                 warps,
@@ -271,7 +277,7 @@ class Products:
                 self.committed[group * 4 : group * 4 + 4] + 1,
                 "a product (wgmma.mma_async)",
             )
-            raw = memory.rows(places, 8, 2).view(np.uint8).reshape(addresses.shape[0], -1)
+            raw = memory.rows(positions, 8, 2).view(np.uint8).reshape(addresses.shape[0], -1)
             rows.append(raw)
         numbers = warp_group.exact(np.stack(rows), type_name)
         return numbers.transpose(0, 2, 1) if transposed else numbers

@@ -160,10 +160,10 @@ class Module:
 
     def kernel(self, name: str) -> Function:
         """Return a kernel by name. Raise KeyError if there is none."""
-        found = self.functions[name]
-        if not found.is_kernel:
+        function = self.functions[name]
+        if not function.is_kernel:
             raise KeyError(name)
-        return found
+        return function
 
 
 _COMMENT = re.compile(r"//[^\n]*")
@@ -235,9 +235,9 @@ def parse(text: str) -> Module:
     target = re.search(r"^\.target\s+(\w+)", text, re.M)
     module.target = target[1] if target else ""
     _read_variables(module, text)
-    at = 0
-    while found := _FUNCTION.search(text, at):
-        at = _read_function(module, text, found)
+    position = 0
+    while match := _FUNCTION.search(text, position):
+        position = _read_function(module, text, match)
     return module
 
 
@@ -255,20 +255,20 @@ def _read_variables(module: Module, text: str) -> None:
         module.shared_size = begin + bytes_of(type_name) * int(count or 0)
 
 
-def _read_function(module: Module, text: str, found: re.Match[str]) -> int:
+def _read_function(module: Module, text: str, match: re.Match[str]) -> int:
     """Parse one function, or skip a declaration; return the position after it."""
-    brace, semicolon = text.find("{", found.end()), text.find(";", found.end())
+    brace, semicolon = text.find("{", match.end()), text.find(";", match.end())
     if brace < 0 or 0 <= semicolon < brace:
         return semicolon + 1
-    head = text[found.end() : brace]
-    is_kernel = found[1] == "entry"
+    head = text[match.end() : brace]
+    is_kernel = match[1] == "entry"
     results: list[Parameter] = []
     if not is_kernel and head.lstrip().startswith("("):
         inside, head = head.lstrip()[1:].split(")", 1)
         results = _parameters(inside)
     named = re.match(r"\s*([\w$]+)\s*(?:\(([^)]*)\))?", head)
     if named is None:
-        raise PTXSyntaxError(f"PTX line {_line(text, found.start())}: a function without a name")
+        raise PTXSyntaxError(f"PTX line {_line(text, match.start())}: a function without a name")
     function = Function(named[1], is_kernel, _parameters(named[2] or ""), results)
     for directive, value in re.findall(r"\.(maxnreg|reqntid|maxntid)\s+([\d, ]+)", head):
         first = int(value.split(",")[0])
@@ -281,26 +281,26 @@ def _read_function(module: Module, text: str, found: re.Match[str]) -> int:
 
 
 def _parameters(text: str) -> list[Parameter]:
-    found, end = [], 0
+    parameters, end = [], 0
     for alignment, type_name, name, count in _PARAMETER.findall(text):
         size = bytes_of(type_name)
         multiple = int(alignment or size)
         begin = end + -end % multiple
         end = begin + size * int(count or 1)
-        found.append(Parameter(name, begin, end - begin, multiple))
-    return found
+        parameters.append(Parameter(name, begin, end - begin, multiple))
+    return parameters
 
 
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
 
 
 class _Body:
     """Parser of one function's statements."""
 
-    def __init__(self, function: Function, text: str, at: int) -> None:
-        self.function, self.text, self.at = function, text, at
-        self.line, self.counted = _line(text, at), at
+    def __init__(self, function: Function, text: str, position: int) -> None:
+        self.function, self.text, self.at = function, text, position
+        self.line, self.counted = _line(text, position), position
         self.scopes: list[tuple[int, set[str]]] = []
         self.began: list[int] = []
         """First instruction of each scope."""
@@ -319,39 +319,39 @@ class _Body:
         while True:
             while text[self.at].isspace() or text[self.at] == ";":
                 self.at += 1
-            here = text[self.at]
-            if here == "{":
+            character = text[self.at]
+            if character == "{":
                 self.numbered += 1
                 self.scopes.append((self.numbered, set()))
                 self.began.append(len(function.instructions))
                 self.at += 1
-            elif here == "}":
+            elif character == "}":
                 self.at += 1
                 if not self.scopes:
                     return self.at
                 self._close(self.scopes.pop()[0], self.began.pop())
-            elif here == ".":
-                if found := _LOC.match(text, self.at):
-                    caller = SourceLine(int(found[3]), int(found[4])) if found[3] else None
-                    source = SourceLine(int(found[1]), int(found[2]), caller)
-                elif found := _REG.match(text, self.at):
-                    self._declare(found[1], found[2])
-                elif found := _LOCAL.match(text, self.at):
-                    begin = function.local + -function.local % int(found[1] or 1)
-                    function.locals[found[3]] = begin
-                    function.local = begin + bytes_of(found[2]) * int(found[4] or 1)
-                elif found := _USED.match(text, self.at):
-                    self.used = int(found[1], 0)
-                elif not (found := _SKIPPED.match(text, self.at)):
+            elif character == ".":
+                if match := _LOC.match(text, self.at):
+                    caller = SourceLine(int(match[3]), int(match[4])) if match[3] else None
+                    source = SourceLine(int(match[1]), int(match[2]), caller)
+                elif match := _REG.match(text, self.at):
+                    self._declare(match[1], match[2])
+                elif match := _LOCAL.match(text, self.at):
+                    begin = function.local + -function.local % int(match[1] or 1)
+                    function.locals[match[3]] = begin
+                    function.local = begin + bytes_of(match[2]) * int(match[4] or 1)
+                elif match := _USED.match(text, self.at):
+                    self.used = int(match[1], 0)
+                elif not (match := _SKIPPED.match(text, self.at)):
                     raise self._unknown()
-                self.at = found.end()
-            elif found := _TARGETS.match(text, self.at):
-                self.targets[found[1]] = [name.strip() for name in found[2].split(",")]
-                self.at = found.end()
-            elif found := _LABEL.match(text, self.at):
-                name = f"{self.scopes[-1][0]}:{found[1]}" if self.scopes else found[1]
+                self.at = match.end()
+            elif match := _TARGETS.match(text, self.at):
+                self.targets[match[1]] = [name.strip() for name in match[2].split(",")]
+                self.at = match.end()
+            elif match := _LABEL.match(text, self.at):
+                name = f"{self.scopes[-1][0]}:{match[1]}" if self.scopes else match[1]
                 function.labels[name] = len(function.instructions)
-                self.at = found.end()
+                self.at = match.end()
             else:
                 self._statement(source)
 
@@ -377,8 +377,10 @@ class _Body:
     def _declare(self, type_name: str, names: str) -> None:
         width = 1 if type_name == "pred" else 8 * bytes_of(type_name)
         for name in (part.strip() for part in names.split(",")):
-            many = re.fullmatch(r"(%?\w+)<(\d+)>", name)
-            for each in [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [name]:
+            range_match = re.fullmatch(r"(%?\w+)<(\d+)>", name)
+            for each in (
+                [f"{range_match[1]}{i}" for i in range(int(range_match[2]))] if range_match else [name]
+            ):
                 if self.scopes:
                     number, own = self.scopes[-1]
                     own.add(each)
@@ -413,15 +415,15 @@ class _Body:
 
     def _load_used(self, whole: Instruction) -> None:
         """Split a vector load into loads of the used elements: the others may lie outside of memory."""
-        to, address = whole.operands
-        assert self.used is not None and isinstance(to, Vector) and isinstance(address, Address)
+        targets, address = whole.operands
+        assert self.used is not None and isinstance(targets, Vector) and isinstance(address, Address)
         modifiers = tuple(m for m in whole.modifiers if not re.fullmatch(r"v\d", m))
         nbytes = bytes_of(modifiers[-1])
-        for i, element in enumerate(to.items):
+        for i, element in enumerate(targets.items):
             if self.used >> i * nbytes & (1 << nbytes) - 1:
-                place = address._replace(offset=address.offset + i * nbytes)
+                element_address = address._replace(offset=address.offset + i * nbytes)
                 self.function.instructions.append(
-                    whole._replace(modifiers=modifiers, operands=(element, place))
+                    whole._replace(modifiers=modifiers, operands=(element, element_address))
                 )
 
     def _choose(self, operands: tuple[Operand, ...], line: int, source: SourceLine | None) -> None:
@@ -439,10 +441,10 @@ class _Body:
     def _operand(self, text: str) -> Operand:
         if self.scopes:
             return self._read_operand(text)
-        found = self.operands.get(text)
-        if found is None:
-            found = self.operands[text] = self._read_operand(text)
-        return found
+        operand = self.operands.get(text)
+        if operand is None:
+            operand = self.operands[text] = self._read_operand(text)
+        return operand
 
     def _read_operand(self, text: str) -> Operand:
         first = text[0]
@@ -476,26 +478,26 @@ class _Body:
 
     def _address(self, text: str) -> Address:
         base, *coordinates = _parts(text)
-        found = re.fullmatch(r"([^+]+?)\s*(?:\+\s*(-?\w+))?", base.strip())
-        if found is None:
+        match = re.fullmatch(r"([^+]+?)\s*(?:\+\s*(-?\w+))?", base.strip())
+        if match is None:
             raise PTXSyntaxError(f"PTX line {self.line}: address {text!r} is not understood")
         tail = self._operand(coordinates[0]) if coordinates else None
         assert tail is None or isinstance(tail, Vector)
-        return Address(self._operand(found[1].strip()), int(found[2] or "0", 0), tail)
+        return Address(self._operand(match[1].strip()), int(match[2] or "0", 0), tail)
 
 
 @lru_cache(maxsize=1 << 14)
 def _parts(text: str) -> tuple[str, ...]:
     """Split operands at commas outside of brackets."""
     parts, depth, begin = [], 0, 0
-    for found in _DELIMITER.finditer(text):
-        character = found[0]
+    for match in _DELIMITER.finditer(text):
+        character = match[0]
         if character in "{[(":
             depth += 1
         elif character in "}])":
             depth -= 1
         elif not depth:
-            parts.append(text[begin : found.start()].strip())
-            begin = found.end()
+            parts.append(text[begin : match.start()].strip())
+            begin = match.end()
     last = text[begin:].strip()
     return (*parts, last) if last else tuple(parts)

@@ -111,7 +111,7 @@ class Schedule:
     shared: SharedMemory
     units: AsynchronousUnits | None
     running: Mask
-    asked: tuple[Any, Any]
+    tested_phase: tuple[Any, Any]
     _instruction: Instruction | None
 
     def full(self, value: Any) -> Array:
@@ -129,35 +129,35 @@ class Schedule:
         queue = Queue(blocks, registers, {0: mask})
         waiting, units = queue.waiting, self.units
         while waiting or self._take_turns(queue) or (queue.waits and self._resume(queue, True)):
-            at = min(waiting)
-            active = waiting.pop(at)
-            if at >= stop:
+            block_index = min(waiting)
+            active = waiting.pop(block_index)
+            if block_index >= stop:
                 continue
-            block = blocks[at]
+            block = blocks[block_index]
             self.running = active
             translation.run_block(block, self, registers, active, frame)
             end = block.end
             if end.kind == "next":
                 self._join(waiting, block.next, active)
             elif end.kind == "bra":
-                taken, others = self._split(end, registers, active)
+                taken, not_taken = self._split(end, registers, active)
                 if taken is not False:
                     if end.polls:
                         self._yield(queue, end.target, taken)
                     else:
                         self._join(waiting, end.target, taken)
-                if others is not False:
-                    self._join(waiting, block.next, others)
+                if not_taken is not False:
+                    self._join(waiting, block.next, not_taken)
             elif end.kind == "ret":
-                taken, others = self._split(end, registers, active)
+                taken, not_taken = self._split(end, registers, active)
                 if translation.function.is_kernel and taken is not False:
                     self.live = self.live & ~taken if taken is not None else np.zeros(self.n, np.bool_)
                     if units is not None:
                         self._instruction = end.instruction
                         units.check_ended(self.some(taken))
                     self._release(queue)
-                if others is not False:
-                    self._join(waiting, block.next, others)
+                if not_taken is not False:
+                    self._join(waiting, block.next, not_taken)
             elif end.kind == "wait":
                 self._wait(block, queue, active)
             else:
@@ -166,23 +166,23 @@ class Schedule:
                 self._resume(queue, False)
         self._check_all_gone(queue)
 
-    def _yield(self, queue: Queue, at: int, mask: Mask) -> None:
+    def _yield(self, queue: Queue, block_index: int, mask: Mask) -> None:
         """Let whole warps yield until their next turn. Partial warps continue: the rest may wait for them."""
         if mask is None:
-            self._join(queue.waiting, at, mask)
+            self._join(queue.waiting, block_index, mask)
             return
         whole = (mask | ~self.live).reshape(-1, WARP).all(1)
         yielding = mask & np.repeat(whole, WARP)
         rest = mask & ~yielding
         if yielding.any():
-            self._join(queue.yielded, at, yielding)
+            self._join(queue.yielded, block_index, yielding)
         if rest.any():
-            self._join(queue.waiting, at, rest)
+            self._join(queue.waiting, block_index, rest)
 
     def _take_turns(self, queue: Queue) -> bool:
         """Resume the warps that have yielded; return True if there are any."""
-        for at, mask in queue.yielded.items():
-            self._join(queue.waiting, at, mask)
+        for block_index, mask in queue.yielded.items():
+            self._join(queue.waiting, block_index, mask)
         queue.yielded.clear()
         return bool(queue.waiting)
 
@@ -191,28 +191,28 @@ class Schedule:
         for wait in queue.waits:
             self._instruction = wait.block.end.instruction
             thread = int(np.flatnonzero(wait.threads)[0])
-            here = int((wait.threads & (self.block == self.block[thread])).sum())
+            num_waiting = int((wait.threads & (self.block == self.block[thread])).sum())
             assert self.units is not None
             if wait.block.end.registers:
                 raise Fault(
-                    f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for "
+                    f"{DIVERGENT}: {num_waiting} of {self.threads} threads of a block wait for ever for "
                     f"{wait.block.end.registers} registers, of which a block has {self.units.pool}",
                     thread,
                 )
             awaited = self.units.awaited(thread, int(wait.address[thread]))
             parity = f" of parity {int(wait.value[thread]) & 1}" if wait.by_parity else ""
             raise Fault(
-                f"{DIVERGENT}: {here} of {self.threads} threads of a block wait for ever for the end of a phase{parity}"
-                f" of {awaited}",
+                f"{DIVERGENT}: {num_waiting} of {self.threads} threads of a block wait for ever for the end of a "
+                f"phase{parity} of {awaited}",
                 thread,
             )
-        for (place, _), mask in queue.parked.items():
-            self._instruction = queue.blocks[place].end.instruction
+        for (block_index, _), mask in queue.parked.items():
+            self._instruction = queue.blocks[block_index].end.instruction
             thread = int(np.flatnonzero(mask)[0])
-            here = int((mask & (self.block == self.block[thread])).sum())
+            num_waiting = int((mask & (self.block == self.block[thread])).sum())
             raise Fault(
-                f"{DIVERGENT}: {here} of {self.threads} threads of a block wait at a barrier to which the others never "
-                "come",
+                f"{DIVERGENT}: {num_waiting} of {self.threads} threads of a block wait at a barrier to which the "
+                "others never come",
                 thread,
             )
 
@@ -220,15 +220,15 @@ class Schedule:
         """Test a phase of a shared memory barrier for some threads; those whose phase is not over wait."""
         end = block.end
         if end.guard >= 0:
-            taken, others = self._split(end, queue.registers, active)
-            if others is not False:
-                self._join(queue.waiting, block.next, others)
+            taken, not_taken = self._split(end, queue.registers, active)
+            if not_taken is not False:
+                self._join(queue.waiting, block.next, not_taken)
             if taken is False:
                 return
             active = taken
         assert end.instruction is not None
         mask = np.ones(self.n, np.bool_) if active is None else active
-        address, value = (self.full(u8(0) if end.registers else each) for each in self.asked)
+        address, value = (self.full(u8(0) if end.registers else each) for each in self.tested_phase)
         modifiers = end.instruction.modifiers
         self._instruction = end.instruction
         wait = Wait(block, mask, address, value, "parity" in modifiers, modifiers[0] == "test_wait")
@@ -247,10 +247,10 @@ class Schedule:
             wait.threads = wait.threads & ~ready
         return not wait.threads.any()
 
-    def _answer(self, wait: Wait, threads: Array, found: bool, queue: Queue) -> None:
+    def _answer(self, wait: Wait, threads: Array, is_over: bool, queue: Queue) -> None:
         result = wait.block.end.result
         if result >= 0:
-            queue.registers[result] = merged(threads, np.bool_(found), queue.registers[result])
+            queue.registers[result] = merged(threads, np.bool_(is_over), queue.registers[result])
         self._join(queue.waiting, wait.block.next, None if threads.all() else threads)
 
     def _resume(self, queue: Queue, stuck: bool) -> bool:
@@ -270,14 +270,14 @@ class Schedule:
                 queue.waits.remove(wait)
         return bool(queue.waiting)
 
-    def _join(self, waiting: dict[int, Mask], at: int, mask: Mask) -> None:
-        if at in waiting:
-            there = waiting[at]
-            assert there is not None and mask is not None
-            mask = there | mask
+    def _join(self, waiting: dict[int, Mask], block_index: int, mask: Mask) -> None:
+        if block_index in waiting:
+            present = waiting[block_index]
+            assert present is not None and mask is not None
+            mask = present | mask
             if mask.all():
                 mask = None
-        waiting[at] = mask
+        waiting[block_index] = mask
 
     def _split(self, end: Any, registers: list[Any], active: Mask) -> tuple[Any, Any]:
         """Return the masks of the threads that take a branch and that do not; False for none, None for all."""
@@ -291,18 +291,18 @@ class Schedule:
         taken = predicate if active is None else predicate & active
         if not taken.any():
             return False, active
-        others = ~predicate if active is None else ~predicate & active
-        if not others.any():
+        not_taken = ~predicate if active is None else ~predicate & active
+        if not not_taken.any():
             return active, False
-        return taken, others
+        return taken, not_taken
 
     def _arrive(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
         """Park threads at a barrier; they continue after the instruction when all expected threads have arrived."""
         end = block.end
         if end.guard >= 0:
-            taken, others = self._split(end, queue.registers, active)
-            if others is not False:
-                self._join(queue.waiting, block.next, others)
+            taken, not_taken = self._split(end, queue.registers, active)
+            if not_taken is not False:
+                self._join(queue.waiting, block.next, not_taken)
             if taken is False:
                 return
             active = taken
@@ -346,32 +346,35 @@ class Schedule:
         """Resume the threads at each barrier whose expected threads have all arrived."""
         parked = queue.parked
         for number in {number for _, number in parked}:
-            places = [place for place, own in parked if own == number]
+            block_indices = [block_index for block_index, own in parked if own == number]
             come = np.zeros(self.count, np.int64)
-            for place in places:
-                come += np.bincount(self.block[parked[place, number]], minlength=self.count)
-            here = come > 0
+            for block_index in block_indices:
+                come += np.bincount(self.block[parked[block_index, number]], minlength=self.count)
+            has_waiting = come > 0
             count = queue.counts.get(number)
             for (own, block), (passed, _) in queue.passed.items():
                 if own == number:
                     come[block] += passed
             expected = np.bincount(self.block[self.live], minlength=self.count) if count is None else count
-            ready = here & (come >= expected)
+            ready = has_waiting & (come >= expected)
             if not ready.any():
                 continue
             self._meet(
-                number, ready, np.logical_or.reduce([parked[place, number] for place in places]), queue
+                number,
+                ready,
+                np.logical_or.reduce([parked[block_index, number] for block_index in block_indices]),
+                queue,
             )
-            for place in places:
-                mask = parked[place, number]
+            for block_index in block_indices:
+                mask = parked[block_index, number]
                 going = mask & ready[self.block]
                 rest = mask & ~going
                 if rest.any():
-                    parked[place, number] = rest
+                    parked[block_index, number] = rest
                 else:
-                    del parked[place, number]
+                    del parked[block_index, number]
                 if going.any():
-                    self._join(queue.waiting, queue.blocks[place].next, None if going.all() else going)
+                    self._join(queue.waiting, queue.blocks[block_index].next, None if going.all() else going)
 
     def _meet(self, number: int, ready: Array, threads: Array, queue: Queue) -> None:
         """Order accesses before a barrier ahead of those after it, in the blocks that are ready."""
@@ -396,9 +399,9 @@ class Schedule:
         """Call a function of the module."""
         translation = self.launch.program.translation(name)
         inner = Frame(translation, frame)
-        for given, parameter in zip(arguments, translation.function.parameters, strict=True):
+        for argument, parameter in zip(arguments, translation.function.parameters, strict=True):
             for (own, offset), value in list(frame.parameters.items()):
-                if own == given:
+                if own == argument:
                     inner.parameters[parameter.name, offset] = value
         if mask is None or mask.any():
             self._run(translation, inner, mask)

@@ -30,7 +30,7 @@ class Pending(NamedTuple):
     """Pending copy: rows of bytes for some threads, and the group of each."""
 
     threads: Array
-    places: Array
+    positions: Array
     data: Array
     group: Array
 
@@ -64,14 +64,16 @@ class SharedMemory:
         """Synchronize all threads of these blocks."""
         self.epoch[blocks] += 1
 
-    def places(self, addresses: Array, nbytes: int, what: str, threads: Array, alignment: int = 0) -> Array:
+    def positions(
+        self, addresses: Array, nbytes: int, operation: str, threads: Array, alignment: int = 0
+    ) -> Array:
         """Return the positions of accesses in `data`. Raise Fault outside of a block's memory."""
         alignment = alignment or nbytes
         astray = addresses & np.uint64(alignment - 1)
         if astray.any():
             i = int(np.flatnonzero(astray)[0])
             raise Fault(
-                f"{MISALIGNED}: {what} of {nbytes} bytes at {int(addresses[i]):#x} of shared memory",
+                f"{MISALIGNED}: {operation} of {nbytes} bytes at {int(addresses[i]):#x} of shared memory",
                 int(threads[i]),
                 MISALIGNED_ADDRESS,
             )
@@ -81,40 +83,40 @@ class SharedMemory:
         if outside.any():
             i = int(np.flatnonzero(outside)[0])
             raise Fault(
-                f"{ILLEGAL}: {what} of {nbytes} bytes at {int(addresses[i]):#x} of shared memory, of which a block "
-                f"has {self.nbytes} bytes",
+                f"{ILLEGAL}: {operation} of {nbytes} bytes at {int(addresses[i]):#x} of shared memory, of which a "
+                f"block has {self.nbytes} bytes",
                 int(threads[i]),
                 ILLEGAL_ADDRESS,
             )
         return addresses.view(np.int64) + self.base[threads]
 
-    def _pieces(self, places: Array, nbytes: int) -> Array:
-        return (places // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
+    def _pieces(self, positions: Array, nbytes: int) -> Array:
+        return (positions // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
 
     def _tags(self, threads: Array) -> tuple[Array, Array]:
         epoch = self.epoch[self.block[threads]]
         return epoch[:, None], self.warp[threads][:, None]
 
-    def note_read(self, places: Array, nbytes: int, threads: Array) -> None:
+    def note_read(self, positions: Array, nbytes: int, threads: Array) -> None:
         """Raise Fault if a read is of missing data, or races with another warp's write."""
-        pieces = self._pieces(places, nbytes)
+        pieces = self._pieces(positions, nbytes)
         epoch, warp = self._tags(threads)
         wrote = self.writer[pieces]
         bad = (wrote < 0) | ((wrote // WARPS == epoch) & (wrote % WARPS != warp))
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))
-            where = f"{int(places[i] - self.base[threads[i]]):#x} of shared memory"
-            thread, by = int(threads[i]), int(wrote[i, j])
-            if by == NEVER:
+            where = f"{int(positions[i] - self.base[threads[i]]):#x} of shared memory"
+            thread, writer = int(threads[i]), int(wrote[i, j])
+            if writer == NEVER:
                 raise Fault(f"{UNINITIALISED}: {nbytes} bytes at {where}", thread)
-            if by == PENDING:
+            if writer == PENDING:
                 raise Fault(
                     f"{RACE}: {nbytes} bytes at {where} are read before their asynchronous copy is done",
                     thread,
                 )
             raise Fault(
                 f"{RACE}: {nbytes} bytes at {where} are read by warp {int(warp[i, 0])} and were written by warp "
-                f"{by % WARPS} without a barrier in between",
+                f"{writer % WARPS} without a barrier in between",
                 thread,
             )
         read = self.reader[pieces]
@@ -127,10 +129,10 @@ class SharedMemory:
             self.reader[pieces[other]] = np.broadcast_to(epoch * WARPS + SEVERAL, tag.shape)[other]
 
     def note_write(
-        self, places: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
+        self, positions: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
     ) -> None:
-        """Raise Fault if other warps access the place; `same` marks values that are already there."""
-        pieces = self._pieces(places, nbytes)
+        """Raise Fault if other warps access the positions; `same` marks values equal to the current ones."""
+        pieces = self._pieces(positions, nbytes)
         epoch, warp = self._tags(threads)
         wrote, read = self.writer[pieces], self.reader[pieces]
         twice = (wrote == PENDING) | ((wrote >= 0) & (wrote // WARPS == epoch) & (wrote % WARPS != warp))
@@ -140,11 +142,11 @@ class SharedMemory:
         bad = twice | crossed
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))
-            where = f"{int(places[i] - self.base[threads[i]]):#x} of shared memory"
+            where = f"{int(positions[i] - self.base[threads[i]]):#x} of shared memory"
             thread, mine = int(threads[i]), int(warp[i, 0])
             if crossed[i, j]:
-                by = int(read[i, j]) % WARPS
-                whose = "other warps" if by == SEVERAL else f"warp {by}"
+                reader = int(read[i, j]) % WARPS
+                whose = "other warps" if reader == SEVERAL else f"warp {reader}"
                 raise Fault(
                     f"{RACE}: {nbytes} bytes at {where} are written by warp {mine} and were read by {whose} without "
                     "a barrier in between",
@@ -163,15 +165,15 @@ class SharedMemory:
         self.writer[pieces] = epoch * WARPS + warp if tag is None else tag
 
     def load(self, addresses: Array, size: int, count: int, threads: Array) -> Array:
-        """Return the contents at these addresses, a row for each."""
+        """Return the contents at these addresses, one row per address."""
         nbytes = size * count
-        places = self.places(addresses, nbytes, "load", threads)
-        self.note_read(places, nbytes, threads)
-        return self.rows(places, size, count)
+        positions = self.positions(addresses, nbytes, "load", threads)
+        self.note_read(positions, nbytes, threads)
+        return self.rows(positions, size, count)
 
-    def rows(self, places: Array, size: int, count: int) -> Array:
-        """Return the contents, a row for each place."""
-        return np.take(self._view(size, count), places // (size * count), axis=0)
+    def rows(self, positions: Array, size: int, count: int) -> Array:
+        """Return the contents, one row per position."""
+        return np.take(self._view(size, count), positions // (size * count), axis=0)
 
     def _view(self, size: int, count: int) -> Array:
         whole = self.data.size // (size * count) * size * count
@@ -187,42 +189,42 @@ class SharedMemory:
         bounds: Sequence[Bound | None] = (),
     ) -> None:
         """Write a row of `values` to each address. Raise Fault if two threads write different values to one."""
-        places = self.places(addresses, nbytes, "store", threads)
+        positions = self.positions(addresses, nbytes, "store", threads)
         count = 1 if values.ndim == 1 else values.shape[1]
-        view, rows = self._view(values.dtype.itemsize, count), places // nbytes
+        view, rows = self._view(values.dtype.itemsize, count), positions // nbytes
         same = np.take(view, rows, axis=0) == values
-        self.note_write(places, nbytes, threads, same if count == 1 else same.all(1), None)
+        self.note_write(positions, nbytes, threads, same if count == 1 else same.all(1), None)
         view[rows] = values
         other = np.take(view, rows, axis=0) != values
         if other.any():
             blocks, base = self.block[threads], self.base[threads]
-            self.stores.check(other, values, places, threads, blocks, nbytes, bounds, base)
+            self.stores.check(other, values, positions, threads, blocks, nbytes, bounds, base)
 
-    def put_atomically(self, places: Array, values: Array) -> None:
+    def put_atomically(self, positions: Array, values: Array) -> None:
         """Update the contents; atomic operations of several warps are no race among themselves."""
         nbytes = values.dtype.itemsize
-        self._view(nbytes, 1)[places // nbytes] = values.view(_UNSIGNED[nbytes])
+        self._view(nbytes, 1)[positions // nbytes] = values.view(_UNSIGNED[nbytes])
 
     # Asynchronous copies
 
     def begin_copy(self, addresses: Array, data: Array, threads: Array) -> None:
         """Start a copy of rows of 32-bit words to these addresses."""
         nbytes = 4 * data.shape[1]
-        places = self.places(addresses, nbytes, "cp.async", threads)
-        self.note_write(places, nbytes, threads, None, PENDING)
-        self.pending.append(Pending(threads, places, data, self.committed[threads].copy()))
+        positions = self.positions(addresses, nbytes, "cp.async", threads)
+        self.note_write(positions, nbytes, threads, None, PENDING)
+        self.pending.append(Pending(threads, positions, data, self.committed[threads].copy()))
 
     def commit(self, threads: Array) -> None:
         """Commit the copies that these threads have begun as a group."""
         self.committed[threads] += 1
 
-    def wait(self, kept: int, active: Array, everything: bool) -> None:
-        """Complete the copies of `active` threads (a mask), except the last `kept` groups."""
+    def wait(self, max_pending: int, active: Array, everything: bool) -> None:
+        """Complete the copies of `active` threads (a mask), except the last `max_pending` groups."""
         left = []
         for copy in self.pending:
             due = active[copy.threads]
             if not everything:
-                due = due & (copy.group < self.committed[copy.threads] - kept)
+                due = due & (copy.group < self.committed[copy.threads] - max_pending)
             if due.any():
                 self._arrive(copy, due)
             if not due.all():
@@ -231,8 +233,8 @@ class SharedMemory:
         self.pending = left
 
     def _arrive(self, copy: Pending, due: Array) -> None:
-        places, data, threads = copy.places[due], copy.data[due], copy.threads[due]
+        positions, data, threads = copy.positions[due], copy.data[due], copy.threads[due]
         nbytes = 4 * data.shape[1]
-        self._view(4, data.shape[1])[places // nbytes] = data if data.shape[1] > 1 else data[:, 0]
+        self._view(4, data.shape[1])[positions // nbytes] = data if data.shape[1] > 1 else data[:, 0]
         epoch, warp = self._tags(threads)
-        self.writer[self._pieces(places, nbytes)] = epoch * WARPS + warp
+        self.writer[self._pieces(positions, nbytes)] = epoch * WARPS + warp

@@ -110,35 +110,37 @@ class TensorCores:
         """Thread of each warp with uncommitted matmuls; -1 if there is none."""
         memory.products = "tcgen05.mma"
 
-    def _of_warps(self, mask: Mask, what: str, *values: Any) -> list[tuple[int, int, int, list[int]]]:
+    def _of_warps(self, mask: Mask, operation: str, *values: Any) -> list[tuple[int, int, int, list[int]]]:
         """Return block, warp, first thread and the warp-uniform values of the warps of a mask.
 
         Raises Fault for a partial warp, and for values that differ within a warp.
         """
-        found = []
+        uniform_values = []
         rows = [self.blocks.full(value).reshape(-1, WARP) for value in values]
-        for number in self.blocks._whole_warps(mask, what).tolist():
+        for number in self.blocks._whole_warps(mask, operation).tolist():
             own = [row[number] for row in rows]
             if any((each != each[0]).any() for each in own):
                 raise Fault(
-                    f"{DIVERGENT}: the threads of a warp differ in what they give {what}", number * WARP
+                    f"{DIVERGENT}: the threads of a warp differ in what they give {operation}", number * WARP
                 )
             block, warp = divmod(number, self.shared.warps)
-            found.append((block, warp, number * WARP, [int(each[0]) for each in own]))
-        return found
+            uniform_values.append((block, warp, number * WARP, [int(each[0]) for each in own]))
+        return uniform_values
 
     # Allocation
 
     def allocate(self, address: Any, count: Any, mask: Mask) -> None:
         """Execute ``tcgen05.alloc``: write the address of the columns to shared memory."""
-        for block, _, thread, (to, columns) in self._of_warps(mask, "tcgen05.alloc", address, count):
-            found = self.memory.allocate(block, columns, thread)
-            self.shared.write_unproxied(np.array([to], np.uint64), np.array([found], u4), np.array([thread]))
+        for block, _, thread, (target, columns) in self._of_warps(mask, "tcgen05.alloc", address, count):
+            column = self.memory.allocate(block, columns, thread)
+            self.shared.write_unproxied(
+                np.array([target], np.uint64), np.array([column], u4), np.array([thread])
+            )
 
     def free(self, address: Any, count: Any, mask: Mask) -> None:
         """Execute ``tcgen05.dealloc``."""
-        for block, warp, thread, (at, columns) in self._of_warps(mask, "tcgen05.dealloc", address, count):
-            self.memory.free(block, warp, at, columns, thread)
+        for block, warp, thread, (column, columns) in self._of_warps(mask, "tcgen05.dealloc", address, count):
+            self.memory.free(block, warp, column, columns, thread)
 
     def relinquish(self, mask: Mask) -> None:
         """Execute ``tcgen05.relinquish_alloc_permit``."""
@@ -148,32 +150,32 @@ class TensorCores:
     # Loads and stores
 
     def _accessed(
-        self, shape: str, count: int, address: Any, split: int, mask: Mask, what: str
+        self, shape: str, count: int, address: Any, split: int, mask: Mask, operation: str
     ) -> list[tuple[int, int, int, int, list[slice]]]:
         """Yield block, warp, first thread, first lane, and the columns of each half of the threads, for each warp."""
-        found = []
+        accesses = []
         lanes = LANES_PER_WARP if shape == "32x32b" else LANES_PER_WARP // 2
-        for block, warp, thread, (at,) in self._of_warps(mask, what, address):
-            lane = at >> 16
+        for block, warp, thread, (start,) in self._of_warps(mask, operation, address):
+            lane = start >> 16
             if not (lane // LANES_PER_WARP == warp % QUARTERS and lane % lanes == 0):
                 first = warp % QUARTERS * LANES_PER_WARP
                 raise Fault(
-                    f"{ILLEGAL}: {what} of {lanes} lanes from lane {lane} of tensor memory on by warp {warp}, which "
-                    f"has lanes {first} to {first + LANES_PER_WARP - 1}",
+                    f"{ILLEGAL}: {operation} of {lanes} lanes from lane {lane} of tensor memory on by warp {warp}, "
+                    f"which has lanes {first} to {first + LANES_PER_WARP - 1}",
                     thread,
                     ILLEGAL_ADDRESS,
                 )
-            starts = [at] if shape == "32x32b" else [at, at + split]
-            found.append(
+            starts = [start] if shape == "32x32b" else [start, start + split]
+            accesses.append(
                 (
                     block,
                     warp,
                     thread,
                     lane,
-                    [self.memory.columns(block, s, count, thread, what) for s in starts],
+                    [self.memory.columns(block, s, count, thread, operation) for s in starts],
                 )
             )
-        return found
+        return accesses
 
     def load(self, count: int, shape: str, address: Any, split: int, mask: Mask) -> Array:
         """Execute ``tcgen05.ld``: return rows of registers; the assembler delays reads until they have arrived."""
@@ -212,26 +214,28 @@ class TensorCores:
 
     # Matmuls
 
-    def _issues(self, thread: int, what: str) -> None:
+    def _issues(self, thread: int, operation: str) -> None:
         """Raise Fault if another thread of the warp has uncommitted matmuls."""
         number = thread // WARP
         if self.issuer[number] not in (-1, thread):
             raise Fault(
-                f"{DIVERGENT}: {what} by a thread beside thread {int(self.issuer[number]) % self.blocks.threads} of "
-                "its warp, whose products it does not commit",
+                f"{DIVERGENT}: {operation} by a thread beside thread "
+                f"{int(self.issuer[number]) % self.blocks.threads} of its warp, whose products it does not commit",
                 thread,
             )
 
     def commit(self, barrier: Any, mask: Mask) -> None:
         """Execute ``tcgen05.commit``: arrive at a barrier when all matmuls of the thread so far are done."""
         chosen = self.blocks.some(mask)
-        for thread, at in zip(chosen.tolist(), self.blocks.integers(barrier, chosen), strict=True):
+        for thread, barrier_address in zip(
+            chosen.tolist(), self.blocks.integers(barrier, chosen), strict=True
+        ):
             number, warp = thread // WARP, int(self.shared.warp[thread])
             self._issues(thread, "tcgen05.commit")
             self.issuer[number] = -1
             self.committed[number] += 1
             done = self.shared.warps + warp, int(self.committed[number])
-            self.barriers.arrive(thread, at, what="tcgen05.commit", done=done)
+            self.barriers.arrive(thread, barrier_address, operation="tcgen05.commit", done=done)
 
     def multiply(
         self,
@@ -251,18 +255,18 @@ class TensorCores:
         """
         blocks = self.blocks
         chosen = blocks.some(mask)
-        given = zip(
+        operands = zip(
             chosen.tolist(),
             *(blocks.integers(each, chosen) for each in (sums, left, right, descriptor, adds)),
             strict=True,
         )
-        for thread, to, a_bits, b_bits, bits, added in given:
+        for thread, sums_address, a_bits, b_bits, bits, added in operands:
             self._issues(thread, "tcgen05.mma")
             self.issuer[thread // WARP] = thread
             self._multiply(
                 thread,
                 kind,
-                to,
+                sums_address,
                 a_bits,
                 b_bits,
                 InstructionDescriptor(bits),
@@ -274,36 +278,38 @@ class TensorCores:
         self,
         thread: int,
         kind: str,
-        to: int,
+        sums_address: int,
         left: int,
         right: int,
-        found: InstructionDescriptor,
+        instruction: InstructionDescriptor,
         adds: bool,
         from_tensor_memory: bool,
     ) -> None:
-        rows, columns = found.rows, found.columns
+        rows, columns = instruction.rows, instruction.columns
         try:
-            sum_type, a_type, b_type = found.types(kind)
+            sum_type, a_type, b_type = instruction.types(kind)
         except KeyError:
             raise Fault(
-                f"tcgen05.mma of kind {kind} with types of {int(found):#x} is not emulated", thread
+                f"tcgen05.mma of kind {kind} with types of {int(instruction):#x} is not emulated", thread
             ) from None
-        self._check_size(rows, columns, int(found), thread)
+        self._check_size(rows, columns, int(instruction), thread)
         block, warp = int(self.shared.block[thread]), int(self.shared.warp[thread])
         clock = int(self.committed[thread // WARP]) + 1
         depth = STEP // ITEMSIZE[a_type]
-        turned = found.transposed
+        turned = instruction.transposed
         if from_tensor_memory:
             a = self._left(left, rows, depth, a_type, block, warp, clock, thread)
         else:
             a = self._operand(left, rows, depth, a_type, turned[0], clock, thread)
         b = self._operand(right, columns, depth, b_type, turned[1], clock, thread)
-        taken = self.memory.columns(block, to, columns, thread, "sums of tcgen05.mma")
-        parts, lanes = self._lanes(to, rows, thread)
+        taken = self.memory.columns(block, sums_address, columns, thread, "sums of tcgen05.mma")
+        parts, lanes = self._lanes(sums_address, rows, thread)
         self.memory.product_writes(block, warp, parts, taken, clock, adds, thread)
         before = self.memory.data[block, lanes, taken] if adds else None
-        product = found.signs * (a @ b.T)
-        self.memory.data[block, lanes, taken] = warp_group.added(product, before, sum_type, found.saturates)
+        product = instruction.signs * (a @ b.T)
+        self.memory.data[block, lanes, taken] = warp_group.added(
+            product, before, sum_type, instruction.saturates
+        )
 
     def multiply_scaled(
         self,
@@ -322,43 +328,45 @@ class TensorCores:
         blocks = self.blocks
         chosen = blocks.some(mask)
         values = (sums, left, right, descriptor, scale_a, scale_b, adds)
-        given = zip(chosen.tolist(), *(blocks.integers(each, chosen) for each in values), strict=True)
-        for thread, to, a_bits, b_bits, bits, a_scale, b_scale, added in given:
+        operand_rows = zip(chosen.tolist(), *(blocks.integers(each, chosen) for each in values), strict=True)
+        for thread, sums_address, a_bits, b_bits, bits, a_scale, b_scale, added in operand_rows:
             self._issues(thread, "tcgen05.mma")
             self.issuer[thread // WARP] = thread
-            found = ScaledDescriptor(bits)
+            instruction = ScaledDescriptor(bits)
             try:
-                types = found.types(kind)
+                types = instruction.types(kind)
             except KeyError:
                 raise Fault(
                     f"tcgen05.mma of kind {kind} with types of {bits:#x} is not emulated", thread
                 ) from None
-            rows, columns = found.rows, found.columns
+            rows, columns = instruction.rows, instruction.columns
             self._check_size(rows, columns, bits, thread)
             block, warp = int(self.shared.block[thread]), int(self.shared.warp[thread])
             clock = int(self.committed[thread // WARP]) + 1
             operands = []
-            for at, scales, lines, type_name, first in zip(
+            for matrix, scales, lines, type_name, first in zip(
                 (a_bits, b_bits),
                 (a_scale, b_scale),
                 (rows, columns),
                 types,
-                found.bytes_of_scales,
+                instruction.bytes_of_scales,
                 strict=True,
             ):
                 packed = type_name == "e2m1"
-                numbers = self._operand(at, lines, STEP, "u8" if packed else type_name, False, clock, thread)
+                numbers = self._operand(
+                    matrix, lines, STEP, "u8" if packed else type_name, False, clock, thread
+                )
                 numbers = block_scales.unpacked(numbers) if packed else numbers
                 factors = block_scales.scales_of(
-                    self.memory, block, warp, scales, lines, first, numbers.shape[1] // vector, found.powers_of_two,
-                    clock, thread,
+                    self.memory, block, warp, scales, lines, first, numbers.shape[1] // vector,
+                    instruction.powers_of_two, clock, thread,
                 )  # fmt: skip
                 operands.append(numbers * factors.repeat(vector, 1))
-            taken = self.memory.columns(block, to, columns, thread, "sums of tcgen05.mma")
-            parts, lanes = self._lanes(to, rows, thread)
+            taken = self.memory.columns(block, sums_address, columns, thread, "sums of tcgen05.mma")
+            parts, lanes = self._lanes(sums_address, rows, thread)
             self.memory.product_writes(block, warp, parts, taken, clock, bool(added), thread)
             before = self.memory.data[block, lanes, taken] if added else None
-            product = found.signs * (operands[0] @ operands[1].T)
+            product = instruction.signs * (operands[0] @ operands[1].T)
             self.memory.data[block, lanes, taken] = warp_group.added(product, before, "f32", False)
 
     def _check_size(self, rows: int, columns: int, bits: int, thread: int) -> None:
@@ -397,8 +405,8 @@ class TensorCores:
         thread: int,
     ) -> Array:
         """Return the left operand in tensor memory: a lane for each row, elements packed in columns."""
-        what = "the left operand of tcgen05.mma"
-        columns = self.memory.columns(block, address, STEP // 4, thread, what)
+        operation = "the left operand of tcgen05.mma"
+        columns = self.memory.columns(block, address, STEP // 4, thread, operation)
         parts, lanes = self._lanes(address, rows, thread)
         self.memory.product_reads(block, warp, parts, columns, clock, thread)
         raw = self.memory.data[block, lanes, columns]
@@ -409,12 +417,12 @@ class TensorCores:
     ) -> Array:
         """Return a shared memory operand (lines, depth), wide enough to be multiplied exactly."""
         memory, itemsize = self.shared, ITEMSIZE[type_name]
-        found = SharedDescriptor(bits)
+        matrix = SharedDescriptor(bits)
         try:
-            swizzle = found.swizzle
+            swizzle = matrix.swizzle
         except KeyError:
             raise Fault(f"a matrix descriptor of {bits:#x} is not emulated", thread) from None
-        if not found.is_valid:
+        if not matrix.is_valid:
             raise Fault(
                 f"{ILLEGAL}: a matrix descriptor of {bits:#x}, whose version or offset are not those of tcgen05.mma",
                 thread,
@@ -425,11 +433,11 @@ class TensorCores:
                 "tcgen05.mma of elements of 32 bits that do not adjoin along the inner side is not emulated",
                 thread,
             )
-        addresses = warp_group.chunk_addresses(found, lines, depth, itemsize, transposed)
-        places = memory.check_whole(addresses.reshape(-1), 16, "a matrix of tcgen05.mma", thread, 16)
+        addresses = warp_group.chunk_addresses(matrix, lines, depth, itemsize, transposed)
+        positions = memory.check_whole(addresses.reshape(-1), 16, "a matrix of tcgen05.mma", thread, 16)
         warp = int(memory.warp[thread])
         memory.unit_reads(
-            places,
+            positions,
             16,
             thread,
             np.array([warp]),
@@ -437,6 +445,6 @@ class TensorCores:
             np.array([clock]),
             "a product (tcgen05.mma)",
         )
-        raw = memory.rows(places, 8, 2).view(np.uint8).reshape(addresses.shape[0], -1)
+        raw = memory.rows(positions, 8, 2).view(np.uint8).reshape(addresses.shape[0], -1)
         numbers = warp_group.exact(raw, type_name)
         return numbers.T if transposed else numbers

@@ -132,9 +132,9 @@ def check(
     """Raise ValueError for map fields that the driver refuses."""
     sizes, pitches, box, steps = (rest[i : i + rank] for i in range(0, 4 * MAX_RANK, MAX_RANK))
 
-    def require(holds: bool, what: str) -> None:
-        if not holds:
-            raise ValueError(f"tensor map: {what}")
+    def require(condition: bool, problem: str) -> None:
+        if not condition:
+            raise ValueError(f"tensor map: {problem}")
 
     require(1 <= rank <= MAX_RANK, f"{rank} dimensions, expected 1 to {MAX_RANK}")
     require(0 <= type_ < len(SIZES), f"element type {type_}")
@@ -184,7 +184,7 @@ _LISTS = {
 }
 
 
-def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
+def replaced(data: bytes, field: str, index: int, value: int) -> bytes:
     """Return the bytes of a map with one field replaced (``tensormap.replace``); zeros are a new map.
 
     Source: NVIDIA, PTX ISA 8.8, "tensormap.replace", for the fields and their numbers.
@@ -197,7 +197,7 @@ def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
         raise ValueError("these bytes are no tensor map")
     if field in _LISTS:
         # Strides exclude the innermost dimension.
-        fields[_LISTS[field] + place + (field == "global_stride")] = value
+        fields[_LISTS[field] + index + (field == "global_stride")] = value
     else:
         fields[_FIELDS[field]] = {"rank": value + 1, "elemtype": HOST_TYPES.get(value, value)}.get(
             field, value
@@ -227,13 +227,13 @@ def box_at(tensor: TensorMap, coordinates: Sequence[int]) -> Box:
     while unit > 1 and any(number % unit for number in (first, row, end)):
         unit //= 2
     inner = first + unit * np.arange(row // unit, dtype=np.int64)
-    places, inside = inner, (inner >= 0) & (inner < end)
+    offsets, inside = inner, (inner >= 0) & (inner < end)
     for i in range(1, len(counts)):
         along = coordinates[i] + tensor.steps[i] * np.arange(counts[i], dtype=np.int64)
         within = (along >= 0) & (along < tensor.sizes[i])
-        places = (along * tensor.pitches[i])[:, None] + places.reshape(-1)
+        offsets = (along * tensor.pitches[i])[:, None] + offsets.reshape(-1)
         inside = within[:, None] & inside.reshape(-1)
-    flat = places.reshape(-1)
+    flat = offsets.reshape(-1)
     addresses = (flat + tensor.address).astype(np.uint64)
     return Box(unit, addresses, inside.reshape(-1), unit * np.arange(flat.size, dtype=np.int64))
 
@@ -258,10 +258,10 @@ class EncoderLibrary:
         """Return itself: the functions."""
         return self
 
-    def check(self, status: int, what: str) -> None:
+    def check(self, status: int, operation: str) -> None:
         """Raise RuntimeError for a status that is not 0."""
         if status:
-            raise RuntimeError(f"CUDA error: invalid argument: {what}: {self.refusal}")
+            raise RuntimeError(f"CUDA error: invalid argument: {operation}: {self.refusal}")
 
     def __init__(self) -> None:
         self.refusal = ""

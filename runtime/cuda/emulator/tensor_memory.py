@@ -48,8 +48,8 @@ class TensorMemory:
         self.allocated: list[dict[int, int]] = [{} for _ in range(blocks)]
         """Number of columns of each allocation of a block, by its first column."""
         self.relinquished: Array = np.zeros(blocks, np.bool_)
-        self.by: Array = np.full((blocks, PARTS, COLUMNS), NEVER, np.int16)
-        self.at: Array = np.zeros((blocks, PARTS, COLUMNS), np.int32)
+        self.last_writer: Array = np.full((blocks, PARTS, COLUMNS), NEVER, np.int16)
+        self.write_clock: Array = np.zeros((blocks, PARTS, COLUMNS), np.int32)
         self.read_at: Array = np.zeros((blocks, PARTS, COLUMNS, 2 * memory.warps), np.int32)
         self.loads: list[tuple[int, int, slice, slice]] = []
         """Pending loads: the block, the warp, the parts and the columns."""
@@ -97,7 +97,7 @@ class TensorMemory:
         columns = slice(address, address + count)
         self._check_write(block, warp, slice(PARTS), columns, None, thread, "freed by")
         del self.allocated[block][address]
-        self.by[block, :, columns] = NEVER
+        self.last_writer[block, :, columns] = NEVER
         self.read_at[block, :, columns] = 0
 
     def check_ended(self, block: int, thread: int) -> None:
@@ -108,14 +108,14 @@ class TensorMemory:
                 thread,
             )
 
-    def columns(self, block: int, address: int, count: int, thread: int, what: str) -> slice:
+    def columns(self, block: int, address: int, count: int, thread: int, operation: str) -> slice:
         """Return the columns of an access. Raise Fault unless all are in one allocation."""
         first = address & 0xFFFF
         for start, size in self.allocated[block].items():
             if start <= first and first + count <= start + size:
                 return slice(first, first + count)
         raise Fault(
-            f"{ILLEGAL}: {what} of {count} columns at {address:#x} of tensor memory, which are not allocated",
+            f"{ILLEGAL}: {operation} of {count} columns at {address:#x} of tensor memory, which are not allocated",
             thread,
             ILLEGAL_ADDRESS,
         )
@@ -128,52 +128,76 @@ class TensorMemory:
         return f"column {columns.start + column} of tensor memory, lanes {lane} to {last},"
 
     def _check_read(
-        self, block: int, warp: int, parts: slice, columns: slice, unit: int | None, thread: int, what: str
+        self,
+        block: int,
+        warp: int,
+        parts: slice,
+        columns: slice,
+        unit: int | None,
+        thread: int,
+        operation: str,
     ) -> None:
         """Raise Fault for missing data; `unit` is the clock column of matmuls that run in order."""
-        by, at = self.by[block, parts, columns], self.at[block, parts, columns]
+        writers, write_clocks = (
+            self.last_writer[block, parts, columns],
+            self.write_clock[block, parts, columns],
+        )
         known = self.memory.clocks[block, warp, KNOWN]
-        late = (by == PENDING) | ((by >= 0) & (known[np.maximum(by, 0)] < at))
+        late = (writers == PENDING) | ((writers >= 0) & (known[np.maximum(writers, 0)] < write_clocks))
         if unit is not None:
-            late = (late & (by != unit)) | (by == NEVER)
+            late = (late & (writers != unit)) | (writers == NEVER)
         if not late.any():
             return
         i, j = (int(k[0]) for k in np.nonzero(late))
-        where, writer, warps = self._where(i, j, parts, columns), int(by[i, j]), self.memory.warps
+        where, writer, warps = self._where(i, j, parts, columns), int(writers[i, j]), self.memory.warps
         if writer == NEVER:
-            raise Fault(f"{UNINITIALISED}: {where} by {what}", thread)
+            raise Fault(f"{UNINITIALISED}: {where} by {operation}", thread)
         if writer == PENDING:
-            raise Fault(f"{RACE}: {where} is read by {what} while it is stored: no tcgen05.wait::st", thread)
+            raise Fault(
+                f"{RACE}: {where} is read by {operation} while it is stored: no tcgen05.wait::st", thread
+            )
         if writer >= warps:
             raise Fault(
-                f"{RACE}: {where} is read by {what} before the products of warp {writer - warps} are done: no wait for "
-                "the barrier of their tcgen05.commit",
+                f"{RACE}: {where} is read by {operation} before the products of warp {writer - warps} are done: no "
+                "wait for the barrier of their tcgen05.commit",
                 thread,
             )
         raise Fault(
-            f"{RACE}: {where} is read by {what} and was written by warp {writer} without a barrier in between",
+            f"{RACE}: {where} is read by {operation} and was written by warp {writer} without a barrier in between",
             thread,
         )
 
     def _check_write(
-        self, block: int, warp: int, parts: slice, columns: slice, unit: int | None, thread: int, what: str
+        self,
+        block: int,
+        warp: int,
+        parts: slice,
+        columns: slice,
+        unit: int | None,
+        thread: int,
+        operation: str,
     ) -> None:
         """Raise Fault for columns that are still being read, or whose write was not waited for."""
-        by, at = self.by[block, parts, columns], self.at[block, parts, columns]
+        writers, write_clocks = (
+            self.last_writer[block, parts, columns],
+            self.write_clock[block, parts, columns],
+        )
         memory = self.memory
         known = memory.clocks[block, warp, KNOWN]
-        late = (by >= 0) & (known[np.maximum(by, 0)] < at)
+        late = (writers >= 0) & (known[np.maximum(writers, 0)] < write_clocks)
         if unit is not None:
-            late &= by != unit
-        pending = (by == PENDING) & ((at != warp) | (unit is not None) | (what == "freed by"))
+            late &= writers != unit
+        pending = (writers == PENDING) & (
+            (write_clocks != warp) | (unit is not None) | (operation == "freed by")
+        )
         if (late | pending).any():
             i, j = (int(k[0]) for k in np.nonzero(late | pending))
-            writer = memory.who(int(by[i, j]))
+            writer = memory.who(int(writers[i, j]))
             if pending[i, j]:
-                writer = f"warp {int(at[i, j])}, without tcgen05.wait::st"
+                writer = f"warp {int(write_clocks[i, j])}, without tcgen05.wait::st"
             raise Fault(
-                f"{RACE}: {self._where(i, j, parts, columns)} is {what} warp {warp} and was written by {writer} and "
-                "not waited for",
+                f"{RACE}: {self._where(i, j, parts, columns)} is {operation} warp {warp} and was written by {writer} "
+                "and not waited for",
                 thread,
             )
         crossed = self.read_at[block, parts, columns] > known[: 2 * memory.warps]
@@ -182,7 +206,7 @@ class TensorMemory:
         if crossed.any():
             i, j, reader = (int(k[0]) for k in np.nonzero(crossed))
             raise Fault(
-                f"{RACE}: {self._where(i, j, parts, columns)} is {what} warp {warp} while {memory.who(reader)} "
+                f"{RACE}: {self._where(i, j, parts, columns)} is {operation} warp {warp} while {memory.who(reader)} "
                 "still reads it",
                 thread,
             )
@@ -196,7 +220,7 @@ class TensorMemory:
     def store_begins(self, block: int, warp: int, parts: slice, columns: slice, thread: int) -> None:
         """Note that a warp begins to write columns of its lanes."""
         self._check_write(block, warp, parts, columns, None, thread, "written by")
-        self.by[block, parts, columns], self.at[block, parts, columns] = PENDING, warp
+        self.last_writer[block, parts, columns], self.write_clock[block, parts, columns] = PENDING, warp
         self.stores.append((block, warp, parts, columns))
 
     def wait_for_loads(self, block: int, warp: int) -> None:
@@ -210,7 +234,7 @@ class TensorMemory:
         """Execute ``tcgen05.wait::st``: the warp's stores have completed."""
         clock = self.memory.clocks[block, warp, KNOWN, warp]
         for _, _, parts, columns in (each for each in self.stores if each[:2] == (block, warp)):
-            self.by[block, parts, columns], self.at[block, parts, columns] = warp, clock
+            self.last_writer[block, parts, columns], self.write_clock[block, parts, columns] = warp, clock
         self.stores = [each for each in self.stores if each[:2] != (block, warp)]
 
     def product_reads(
@@ -229,4 +253,4 @@ class TensorMemory:
         if adds:
             self._check_read(block, warp, parts, columns, unit, thread, f"a product of warp {warp}")
         self._check_write(block, warp, parts, columns, unit, thread, "written by a product of")
-        self.by[block, parts, columns], self.at[block, parts, columns] = unit, clock
+        self.last_writer[block, parts, columns], self.write_clock[block, parts, columns] = unit, clock

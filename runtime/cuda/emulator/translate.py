@@ -48,7 +48,7 @@ class Translation:
         self.module = module
         self.function = function
         self.addresses = addresses
-        self.places = {name: i for i, name in enumerate(function.registers)}
+        self.register_index = {name: i for i, name in enumerate(function.registers)}
         self.widths = list(function.registers.values())
         self.constants: dict[str, Any] = dict(_NAMES)
         self._known: dict[tuple[int, int], str] = {}

@@ -108,30 +108,30 @@ def multiply(
             right[:, PLACE * per + i * 4 * per + j, GROUP] = values[:, :, j]
     total = left @ right
     pairs = c_type in ("f16",)
-    places = _accumulators(len(c), rows, pairs)
-    for register, where in zip(c, places, strict=True):
+    accumulator_indices = _accumulators(len(c), rows, pairs)
+    for register, where in zip(c, accumulator_indices, strict=True):
         values = _elements(register, c_type)
         for j, (row, column) in enumerate(where):
             total[:, row, column] += values[:, :, j]
     results = []
     for where in _accumulators(len(c) if d_type == c_type else 4, rows, d_type == "f16"):
-        found = [total[:, row, column] for row, column in where]
+        accumulated = [total[:, row, column] for row, column in where]
         if d_type == "f16":
-            low, high = (_rounded(part, f2).view(u2).astype(u4) for part in found)
+            low, high = (_rounded(part, f2).view(u2).astype(u4) for part in accumulated)
             results.append(low | (high << u4(16)))
         elif d_type == "s32":
-            results.append(found[0].astype(np.int64).astype(i4).view(u4))
+            results.append(accumulated[0].astype(np.int64).astype(i4).view(u4))
         elif d_type == "f64":
-            results.append(found[0].view(u8))
+            results.append(accumulated[0].view(u8))
         else:
-            results.append(_rounded(found[0], f4).view(u4))
+            results.append(_rounded(accumulated[0], f4).view(u4))
     return results
 
 
 def _rounded(value: Any, kind: Any) -> Any:
-    found = value.astype(kind)
-    nan = found != found
-    return np.where(nan, CANONICAL[kind], found) if nan.any() else found
+    result = value.astype(kind)
+    nan = result != result
+    return np.where(nan, CANONICAL[kind], result) if nan.any() else result
 
 
 def _accumulators(count: int, rows: int, pairs: bool) -> list[list[tuple[Array, Array]]]:

@@ -86,8 +86,8 @@ def _table(type_name: str) -> Array:
     import ml_dtypes
 
     dtype = ml_dtypes.float8_e4m3fn if type_name == "e4m3" else ml_dtypes.float8_e5m2
-    found: Array = np.arange(256, dtype=np.uint8).view(dtype).astype(f8)
-    return found
+    table: Array = np.arange(256, dtype=np.uint8).view(dtype).astype(f8)
+    return table
 
 
 def exact(raw: Array, type_name: str) -> Array:
@@ -132,11 +132,11 @@ def spread(sums: Array, packed: bool) -> Array:
     """Return the registers (registers, threads) of an accumulator (groups, 64, columns): the inverse of `gathered`."""
     groups, _, columns = sums.shape
     parts = sums.reshape(groups, 4, 2, 8, columns // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5)
-    found = np.ascontiguousarray(parts).reshape(columns // 2, groups * GROUP)
+    registers = np.ascontiguousarray(parts).reshape(columns // 2, groups * GROUP)
     if packed:
-        pairs = found.reshape(columns // 4, 2, groups * GROUP)
-        found = pairs[:, 0] | (pairs[:, 1] << u4(16))
-    return found
+        pairs = registers.reshape(columns // 4, 2, groups * GROUP)
+        registers = pairs[:, 0] | (pairs[:, 1] << u4(16))
+    return registers
 
 
 def operand_of_registers(registers: list[Array], type_name: str, groups: Array) -> Array:
@@ -145,13 +145,13 @@ def operand_of_registers(registers: list[Array], type_name: str, groups: Array) 
     from .warp import PLACE, _elements
 
     per = 4 // ITEMSIZE[type_name]
-    found = np.zeros((groups.size, 4, 16, 8 * per), f8)
+    operand = np.zeros((groups.size, 4, 16, 8 * per), f8)
     for i, register in enumerate(registers):
         values = _elements(register.reshape(-1, GROUP)[groups].reshape(-1, 32), type_name)
         for j in range(per):
             column = PLACE * per + i // 2 * 4 * per + j
-            found[:, :, ROW + 8 * (i % 2), column] = values[:, :, j].reshape(groups.size, 4, 32)
-    return found.reshape(groups.size, 64, 8 * per)
+            operand[:, :, ROW + 8 * (i % 2), column] = values[:, :, j].reshape(groups.size, 4, 32)
+    return operand.reshape(groups.size, 64, 8 * per)
 
 
 def added(product: Array, sums: Array | None, type_name: str, saturates: bool) -> Array:
@@ -197,8 +197,8 @@ class Sums:
         if self._spread is None:
             self._spread = spread(self.values, self.packed)
         if self.groups.size * GROUP == self.lanes.size:
-            found: Array = self._spread[index]
-            return found
+            column: Array = self._spread[index]
+            return column
         whole = np.zeros((self.lanes.size // GROUP, GROUP), u4)
         whole[self.groups] = self._spread[index].reshape(-1, GROUP)
         return whole.reshape(-1)
@@ -247,8 +247,8 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
         return np.asarray(self.value(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        given = [each.value() if isinstance(each, InFlight) else each for each in inputs]
-        return getattr(ufunc, method)(*given, **options)
+        plain_inputs = [each.value() if isinstance(each, InFlight) else each for each in inputs]
+        return getattr(ufunc, method)(*plain_inputs, **options)
 
     def parts(self) -> Iterator[InFlight]:
         """Yield itself, and its rest while that is in flight too, for other threads."""
@@ -272,9 +272,9 @@ def settled(register: Any, due: Callable[[Sums], Array], columns: dict[int, set[
         return register if rest is register.rest else InFlight(register.state, sums, register.index, rest)
     columns.setdefault(id(sums), set()).add(register.index)
     column = sums.column(register.index)
-    found = column if lanes.all() else merged(lanes, column, rest)
+    settled_column = column if lanes.all() else merged(lanes, column, rest)
     still = (sums.lanes & ~lanes).any()
-    return InFlight(register.state, sums, register.index, found) if still else found
+    return InFlight(register.state, sums, register.index, settled_column) if still else settled_column
 
 
 def merged(mask: Any, new: Any, old: Any) -> Any:

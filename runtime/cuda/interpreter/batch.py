@@ -136,10 +136,10 @@ class Batch:
         loaded, read = self._ranked(loads)
         order = np.lexsort((written, stored))
         stored, written = stored[order], written[order]
-        place = np.searchsorted(stored, loaded)  # the earliest store to the address
-        found = place < stored.size
-        place = place[found]
-        return bool(((stored[place] == loaded[found]) & (written[place] < read[found])).any())
+        index = np.searchsorted(stored, loaded)  # the earliest store to the address
+        is_stored = index < stored.size
+        index = index[is_stored]
+        return bool(((stored[index] == loaded[is_stored]) & (written[index] < read[is_stored])).any())
 
     def _apart(self, load: _Access, store: _Access) -> bool:
         """Return True if each program loads before it stores, and only above all earlier programs' stores."""

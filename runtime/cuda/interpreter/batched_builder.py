@@ -87,9 +87,9 @@ class BatchedBuilder(InterpreterBuilder):  # type: ignore[misc]
         return TensorHandle(np.stack(aligned(lhs.data, rhs.data), -1), lhs.dtype.scalar)
 
     def create_gather(self, src: Any, indices: Any, axis: int) -> Any:
-        data, places = aligned(src.data, indices.data)
+        data, gathered_indices = aligned(src.data, indices.data)
         return TensorHandle(
-            np.take_along_axis(data, places, axis + 1 if axis >= 0 else axis), src.dtype.scalar
+            np.take_along_axis(data, gathered_indices, axis + 1 if axis >= 0 else axis), src.dtype.scalar
         )
 
     def create_histogram(self, data: Any, bins: int, mask: Any) -> Any:
@@ -130,8 +130,8 @@ class BatchedBuilder(InterpreterBuilder):  # type: ignore[misc]
     def create_descriptor_gather(self, desc: Any, x_offsets: Any, y_offset: Any, type: Any) -> Any:
         self.needs_one_program()
         rows = TensorHandle(x_offsets.data[0], x_offsets.dtype)
-        found = super().create_descriptor_gather(desc, rows, y_offset, type)
-        return TensorHandle(found.data[None], found.dtype)
+        gathered = super().create_descriptor_gather(desc, rows, y_offset, type)
+        return TensorHandle(gathered.data[None], gathered.dtype)
 
     def create_descriptor_scatter(self, desc: Any, value: Any, x_offsets: Any, y_offset: Any) -> Any:
         self.needs_one_program()
@@ -143,7 +143,8 @@ class BatchedBuilder(InterpreterBuilder):  # type: ignore[misc]
     def create_advance(self, ptr: Any, offsets: Any) -> Any:
         """Move a block pointer, which Triton has before 3.8."""
         moved = [
-            TensorHandle(old.data + by.data, old.dtype) for old, by in zip(ptr.offsets, offsets, strict=True)
+            TensorHandle(old.data + step.data, old.dtype)
+            for old, step in zip(ptr.offsets, offsets, strict=True)
         ]
         kind = interpreter.BlockPointerHandle
         return kind(ptr.base, ptr.shape, ptr.strides, moved, ptr.block_shape, ptr.order)
@@ -159,13 +160,13 @@ def _pointers_of(handle: Any, offsets: Any, checked: Any) -> tuple[Any, Any]:
     """Return the pointers of a block with strides, and which of them are inside along the checked dimensions."""
     itemsize = handle.base.dtype.element_ty.primitive_bitwidth // 8
     sizes = handle.block_shape
-    ones = [1] * len(sizes)
-    pointers = np.broadcast_to(handle.base.data.reshape(-1, *ones), (1, *sizes))
+    unit_shape = [1] * len(sizes)
+    pointers = np.broadcast_to(handle.base.data.reshape(-1, *unit_shape), (1, *sizes))
     inside = np.ones((1, *sizes), bool)
     for axis, size in enumerate(sizes):
-        along = [*ones[:axis], size, *ones[axis + 1 :]]
-        index = offsets[axis].data.reshape(-1, *ones) + np.arange(size).reshape(1, *along)
-        stride, extent = (each[axis].data.reshape(-1, *ones) for each in (handle.strides, handle.shape))
+        along = [*unit_shape[:axis], size, *unit_shape[axis + 1 :]]
+        index = offsets[axis].data.reshape(-1, *unit_shape) + np.arange(size).reshape(1, *along)
+        stride, extent = (each[axis].data.reshape(-1, *unit_shape) for each in (handle.strides, handle.shape))
         pointers = pointers + (itemsize * index * stride).astype(np.uint64)
         if axis in checked:
             inside = inside & (index >= 0) & (index < extent)

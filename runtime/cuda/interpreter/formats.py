@@ -50,9 +50,9 @@ def numpy_type(triton_type: Any) -> np.dtype[Any]:
         triton_type = triton_type.element_ty
     if isinstance(triton_type, tl.pointer_type):
         return NUMPY_TYPES[tl.uint64]
-    found: np.dtype[Any] | None = NUMPY_TYPES.get(triton_type)
-    if found is not None:
-        return found
+    dtype: np.dtype[Any] | None = NUMPY_TYPES.get(triton_type)
+    if dtype is not None:
+        return dtype
     raise TypeError(f"the interpreter has no number format for Triton's type {triton_type}")
 
 

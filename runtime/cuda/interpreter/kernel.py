@@ -54,10 +54,12 @@ class InterpretedKernel(CompiledKernel):
         self._driver = driver
         self._kernel = kernel
         self._names = [name for name in kernel.arg_names if name in signature]
-        found = {name: descriptor_type(signature[name]) for name in self._names}
-        self._descriptors = {name: each for name, each in found.items() if each is not None}
+        descriptor_types = {name: descriptor_type(signature[name]) for name in self._names}
+        self._descriptors = {name: each for name, each in descriptor_types.items() if each is not None}
         self._types = [
-            argument_type(f"*{found_.element}" if (found_ := found[name]) is not None else signature[name])
+            argument_type(
+                f"*{found_.element}" if (found_ := descriptor_types[name]) is not None else signature[name]
+            )
             for name in self._names
         ]
         self._constexprs = dict(constexprs)

@@ -71,14 +71,14 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
         ValueError: for tensors that are not on the current device.
     """
     signature, parameters = parameters_of(kernel)
-    given = {name: value for name, value in kwargs.items() if name in signature.parameters}
+    keyword_arguments = {name: value for name, value in kwargs.items() if name in signature.parameters}
     for name in kwargs:
-        if name not in given and name not in _OPTIONS:
+        if name not in keyword_arguments and name not in _OPTIONS:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
     for hook in kernel.pre_run_hooks:
         hook(*args, **kwargs)
     try:
-        bound = signature.bind(*args, **given)
+        bound = signature.bind(*args, **keyword_arguments)
     except TypeError as error:
         raise TypeError(f"kernel '{kernel_name(kernel)}{signature}': {error}") from None
     bound.apply_defaults()
@@ -162,10 +162,10 @@ class _Arguments:
             raise self._out_of_reach(position, parameter, f"on {tensor.device}")
         return scalar_or_pointer(argument_type(type_name), tensor.data_ptr())
 
-    def _out_of_reach(self, position: int, parameter: Parameter, found: str) -> ValueError:
+    def _out_of_reach(self, position: int, parameter: Parameter, actual: str) -> ValueError:
         return ValueError(
             f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?): kernel '{self.kernel}': "
-            f"argument '{parameter.name}' is {found}, expected a tensor on cuda:{self.device}"
+            f"argument '{parameter.name}' is {actual}, expected a tensor on cuda:{self.device}"
         )
 
 

@@ -287,10 +287,10 @@ def symbols() -> dict[str, Function]:
 
 def function_of(symbol: str) -> Function:
     """Return the function of a symbol. Raise NotImplementedError if the interpreter lacks it."""
-    found = symbols().get(symbol)
-    if found is None:
+    function = symbols().get(symbol)
+    if function is None:
         raise NotImplementedError(f"libdevice's {symbol} is not available in the interpreter")
-    return found
+    return function
 
 
 def _flushed(x: Array) -> Array:

@@ -25,14 +25,17 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: 
     axis = tl.core._unwrap_if_constexpr(axis)
     types = [tensor.dtype for tensor in tensors]
     if axis is None:
-        arrays, kept = [array.reshape(programs, -1) for array in arrays], (programs, *[1] * len(shape))
+        arrays, keepdim_shape = (
+            [array.reshape(programs, -1) for array in arrays],
+            (programs, *[1] * len(shape)),
+        )
     else:
         axis %= len(shape)
         arrays = [np.moveaxis(array, axis + 1, -1) for array in arrays]
-        kept = (programs, *shape[:axis], 1, *shape[axis + 1 :])
+        keepdim_shape = (programs, *shape[:axis], 1, *shape[axis + 1 :])
     results = _reduce_last(arrays, types, combine_fn)
     if tl.core._unwrap_if_constexpr(keep_dims):
-        results = [result.reshape(kept) for result in results]
+        results = [result.reshape(keepdim_shape) for result in results]
     return _like(input, [tensor_of(result, type_) for result, type_ in zip(results, types, strict=True)])
 
 

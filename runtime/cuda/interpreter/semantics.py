@@ -325,14 +325,18 @@ def scalar_or_pointer(type_: Any, value: int | float) -> Any:
     return tl.tensor(TensorHandle(data, type_), type_)
 
 
-def descriptor(base: Any, given: Any) -> Any:
+def descriptor(base: Any, host_descriptor: Any) -> Any:
     """Return a host `TensorDescriptor` as a kernel sees it; `base` is the pointer to its memory."""
-    sizes = [scalar_or_pointer(tl.int32, size) for size in given.shape]
-    strides = [scalar_or_pointer(tl.int64, stride) for stride in given.strides[:-1]]
+    sizes = [scalar_or_pointer(tl.int32, size) for size in host_descriptor.shape]
+    strides = [scalar_or_pointer(tl.int64, stride) for stride in host_descriptor.strides[:-1]]
     made = _semantic.make_tensor_descriptor(
-        base, sizes, [*strides, tl.constexpr(1)], [tl.constexpr(n) for n in given.block_shape], given.padding
+        base,
+        sizes,
+        [*strides, tl.constexpr(1)],
+        [tl.constexpr(n) for n in host_descriptor.block_shape],
+        host_descriptor.padding,
     )
-    made.handle.round_f32_to_tf32 = getattr(given, "round_f32_to_tf32", False)
+    made.handle.round_f32_to_tf32 = getattr(host_descriptor, "round_f32_to_tf32", False)
     return made
 
 

@@ -34,24 +34,24 @@ _by_identity: dict[int, _Shape] = {}
 _NO_SIZES, _ONE = core.tuple([]), core.constexpr(1)
 
 
-def _shape_of(given: Any) -> _Shape:
-    found = _by_identity.get(id(given))
-    if found is None:
-        sizes = builtins.tuple(core._unwrap_shape(given))
+def _shape_of(sizes_or_shape: Any) -> _Shape:
+    known = _by_identity.get(id(sizes_or_shape))
+    if known is None:
+        sizes = builtins.tuple(core._unwrap_shape(sizes_or_shape))
         # 2.0 and 2 are equal keys, but 2.0 is no size.
-        found = _shapes.get(sizes) if all(size.__class__ is int for size in sizes) else None
-        if found is None:
-            found = _shapes[sizes] = _Shape(sizes)
-            _by_identity[id(found.sizes)] = found
-    return found
+        known = _shapes.get(sizes) if all(size.__class__ is int for size in sizes) else None
+        if known is None:
+            known = _shapes[sizes] = _Shape(sizes)
+            _by_identity[id(known.sizes)] = known
+    return known
 
 
 def _make_block_type(self: Any, element_ty: Any, shape: Any) -> None:
     assert isinstance(shape, list | core.tuple)
-    found = _shape_of(shape)
-    if not found.sizes.values:
+    block_shape = _shape_of(shape)
+    if not block_shape.sizes.values:
         raise TypeError("0d block_type is forbidden")
-    self.element_ty, self.shape, self.numel = element_ty, found.sizes, found.numel
+    self.element_ty, self.shape, self.numel = element_ty, block_shape.sizes, block_shape.numel
 
 
 def _name_of_block_type(self: Any) -> str:
@@ -61,8 +61,8 @@ def _name_of_block_type(self: Any) -> str:
 def _make_tensor(self: Any, handle: Any, type: Any) -> None:
     self.handle, self.type, self.dtype = handle, type, type.scalar
     if type.is_block():
-        found = _shape_of(type.shape)
-        self.shape, self.numel = found.constants, found.count
+        block_shape = _shape_of(type.shape)
+        self.shape, self.numel = block_shape.constants, block_shape.count
     else:
         self.shape, self.numel = _NO_SIZES, _ONE
 

@@ -148,8 +148,8 @@ class KernelTransformer(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
-        given = [node.test] if node.msg is None else [node.test, node.msg]
-        return ast.copy_location(ast.Expr(_call("assert", given, node)), node)
+        arguments = [node.test] if node.msg is None else [node.test, node.msg]
+        return ast.copy_location(ast.Expr(_call("assert", arguments, node)), node)
 
 
 def _call(name: str, arguments: list[ast.expr], source: ast.AST) -> ast.expr:
@@ -203,8 +203,8 @@ class Link:
         """Return the constant that decided the chain, or the tensors combined from right to left."""
         if self._stopped or not self._tensors:
             return self._condition
-        *others, result = self._tensors
-        for tensor in reversed(others):
+        *left_tensors, result = self._tensors
+        for tensor in reversed(left_tensors):
             result = getattr(tensor, self._method)(result)
         return result
 
@@ -346,11 +346,11 @@ class _Language:
         """Check a condition where the launch is one for debugging, as `assert` compiles."""
         self._semantic.device_assert(self._semantic.to_tensor(condition), _unwrap(message), None)
 
-    def call(self, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function of the compiler's table of builtins with constants unwrapped."""
         if tl.core.is_builtin(function):
             options["_semantic"] = self._semantic
-        return _unwrap(function(*(_unwrap(value) for value in given), **options))
+        return _unwrap(function(*(_unwrap(value) for value in args), **options))
 
 
 def namespace(semantic: Any) -> dict[str, Any]:

@@ -43,11 +43,11 @@ def mark(handle: Any, lanes: Array) -> Any:
 
 def spread(result: Any, *operands: Any) -> Any:
     """Mark the result of an elementwise operation where an operand is marked, and return it."""
-    found = [operand.attr[_MARK] for operand in operands if operand.attr and _MARK in operand.attr]
-    if found:
-        first = found[0]
+    marks = [operand.attr[_MARK] for operand in operands if operand.attr and _MARK in operand.attr]
+    if marks:
+        first = marks[0]
         lanes = first.lanes
-        for other in found[1:]:
+        for other in marks[1:]:
             lanes = lanes | other.lanes
         result.attr[_MARK] = _Lanes(lanes, first.filename, first.line, first.registry)
     return result
@@ -60,8 +60,8 @@ def select(result: Any, condition: Any, left: Any, right: Any) -> Any:
         marks = [operand.attr.get(_MARK) for operand in (condition, left, right)]
         of_condition, of_left, of_right = (np.False_ if each is None else each.lanes for each in marks)
         lanes = np.where(condition.data, of_left, of_right) | of_condition
-        found = result.attr[_MARK]
-        result.attr[_MARK] = _Lanes(lanes, found.filename, found.line, found.registry)
+        mark = result.attr[_MARK]
+        result.attr[_MARK] = _Lanes(lanes, mark.filename, mark.line, mark.registry)
     return result
 
 
@@ -75,14 +75,14 @@ def report(kernel: str, use: str, *handles: Any, active: Array | None = None) ->
         active: The lanes that it uses. Default: all.
     """
     for handle in handles:
-        found = handle.attr.get(_MARK) if handle.attr else None
-        if found is None or not (found.lanes if active is None else found.lanes & active).any():
+        mark = handle.attr.get(_MARK) if handle.attr else None
+        if mark is None or not (mark.lanes if active is None else mark.lanes & active).any():
             continue
         warnings.warn_explicit(
             f"kernel '{kernel}': the mask of this load excludes lanes that {use} uses. Their values are undefined, "
             "and 0 here. Give the load `other=`, or set TRITEN_INTERPRET_POISON=1 to see where they go",
             UndefinedLoadWarning,
-            found.filename,
-            found.line,
-            registry=found.registry,
+            mark.filename,
+            mark.line,
+            registry=mark.registry,
         )

@@ -86,12 +86,12 @@ class Segment:
 
     def blocks(self) -> list[Block]:
         """Return all blocks, in address order."""
-        found = []
+        blocks = []
         block: Block | None = self.first
         while block is not None:
-            found.append(block)
+            blocks.append(block)
             block = block.next
-        return found
+        return blocks
 
 
 class Block:
@@ -211,10 +211,10 @@ class BlockPool:
         if not home.blocks:
             del self.lists[home.size]
             del self.sizes[bisect_left(self.sizes, home.size)]
-            place = self.device, self.stream, home.size
+            key = self.device, self.stream, home.size
             # A small block may have the same size as requests to the large pool.
-            if self.exact is not None and self.exact.get(place) is home:
-                del self.exact[place]
+            if self.exact is not None and self.exact.get(key) is home:
+                del self.exact[key]
 
     def file(self, block: Block) -> None:
         """Put a free block into the list of its own size."""

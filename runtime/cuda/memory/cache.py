@@ -57,12 +57,12 @@ class DeviceCache:
         """Return the pool that serves blocks of `size` on a stream."""
         small = size - self.guard <= SMALL_LIMIT
         pools = self._common if private is None else private.pools
-        found = pools.get((stream, small))
-        if found is None:
+        pool = pools.get((stream, small))
+        if pool is None:
             exact, owner = (self._exact, NO_POOL) if private is None else (None, private.id)
-            found = BlockPool(self.index, stream, small, self.stats.events, exact, owner)
-            pools[stream, small] = found
-        return found
+            pool = BlockPool(self.index, stream, small, self.stats.events, exact, owner)
+            pools[stream, small] = pool
+        return pool
 
     def nested_pool(self, stream: int, size: int) -> BlockPool:
         """Return a new pool for one block, used when another caller is at work on the other pools."""

@@ -81,12 +81,12 @@ class CachingAllocator(PrivatePools, Allocator):
         self._fast = NOTHING if everything_by_lock else self._exact
 
     def _cache(self, cuda: Driver, index: int) -> DeviceCache:
-        found = self._devices.get(index)
-        if found is None:
+        cache = self._devices.get(index)
+        if cache is None:
             assert self._options is not None
             cuda.check_device(index)
-            found = self._devices[index] = DeviceCache(index, self._guard, self._exact, self._options)
-        return found
+            cache = self._devices[index] = DeviceCache(index, self._guard, self._exact, self._options)
+        return cache
 
     def cache(self, index: int) -> DeviceCache:
         """Return the state of a device. Raise RuntimeError if it does not exist."""
@@ -191,18 +191,18 @@ class CachingAllocator(PrivatePools, Allocator):
                 try:
                     exact = pool.lists[size].pop()
                 except (KeyError, IndexError):
-                    found = cache.find(pool, size)
+                    free_block = cache.find(pool, size)
                 else:
                     return self._hand_out(cuda, cache, exact, nbytes, exact.weight)
-                if found is None and last_try:
+                if free_block is None and last_try:
                     self._make_room(cuda, cache)
-                if found is None:
+                if free_block is None:
                     if not self._open:
                         cache.release_idle(cuda)
-                    found = cache.grow(cuda, pool, size)
-                if found is not None:
+                    free_block = cache.grow(cuda, pool, size)
+                if free_block is not None:
                     # The log already says what the block was before: free, and perhaps a split part of a segment.
-                    block = self._hand_out(cuda, cache, found, nbytes, found.weight & ~SPLIT)
+                    block = self._hand_out(cuda, cache, free_block, nbytes, free_block.weight & ~SPLIT)
                     cache.stats.misses += 1
                     return block
                 if last_try:

@@ -10,8 +10,8 @@ from .block import GRANULARITY, OVERSIZE_SLACK, FreeList, block_size
 from .block_events import MAX_WASTE
 from .options import AllocatorOptions
 
-Place = tuple[int, int, int]
-Exact = dict[Place, FreeList]
+SizeKey = tuple[int, int, int]
+Exact = dict[SizeKey, FreeList]
 NOTHING: Exact = {}
 """Empty table of exact sizes, used while every request has to take the lock."""
 MAX_ROUNDING = MAX_WASTE - OVERSIZE_SLACK - GRANULARITY
@@ -46,13 +46,13 @@ class RoundedSizes(Exact):
     def _rounded(self, size: int) -> int:
         return block_size(self._options.round(size - self._guard)) + self._guard
 
-    def __setitem__(self, place: Place, home: FreeList) -> None:
-        if self._rounded(place[2]) == place[2]:
-            super().__setitem__(place, home)
+    def __setitem__(self, key: SizeKey, home: FreeList) -> None:
+        if self._rounded(key[2]) == key[2]:
+            super().__setitem__(key, home)
 
-    def __missing__(self, place: Place) -> FreeList:
-        device, stream, size = place
+    def __missing__(self, key: SizeKey) -> FreeList:
+        device, stream, size = key
         rounded = self._rounded(size)
         if rounded == size or rounded - size > MAX_ROUNDING:
-            raise KeyError(place)
+            raise KeyError(key)
         return self[device, stream, rounded]

@@ -31,12 +31,12 @@ def python_frames() -> Frames:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
-    found = []
+    frames = []
     while frame is not None:
         code = frame.f_code
-        found.append((code.co_filename, frame.f_lineno, code.co_name))
+        frames.append((code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-    return found
+    return frames
 
 
 def frame_dicts(frames: object) -> list[dict[str, Any]]:

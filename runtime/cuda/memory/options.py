@@ -48,19 +48,19 @@ def parse_options(text: str) -> AllocatorOptions:
         >>> parse_options("max_split_size_mb:128").max_split_size // 2**20
         128
     """
-    found: dict[str, int | float] = {}
+    options: dict[str, int | float] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, colon, value = (part.strip() for part in pair.partition(":"))
         if not colon or not value:
             raise ValueError(f"{VARIABLE}: expected 'name:value', got '{pair}'")
-        if name in found:
+        if name in options:
             raise ValueError(f"{VARIABLE}: '{name}' is given twice")
-        found[name] = _value(name, value)
-    size = found.get("max_split_size_mb")
+        options[name] = _value(name, value)
+    size = options.get("max_split_size_mb")
     return AllocatorOptions(
         None if size is None else int(size) * 2**20,
-        found.get("garbage_collection_threshold"),
-        int(found.get("roundup_power2_divisions", 0)),
+        options.get("garbage_collection_threshold"),
+        int(options.get("roundup_power2_divisions", 0)),
     )
 
 

@@ -148,10 +148,10 @@ class CachingHostAllocator(Allocator):
     def find(self, address: int) -> PinnedBlock | None:
         """Return the block that contains an address, free or not."""
         blocks = self._blocks
-        place = bisect_right(blocks, address, key=_address_of) - 1
-        if place < 0 or address >= blocks[place].address + blocks[place].nbytes:
+        index = bisect_right(blocks, address, key=_address_of) - 1
+        if index < 0 or address >= blocks[index].address + blocks[index].nbytes:
             return None
-        return blocks[place]
+        return blocks[index]
 
     def record_event(self, block: PinnedBlock, device: int, stream: int) -> None:
         """Record that a copy uses the block on a stream of the current device; reuse waits for the copy."""
@@ -222,10 +222,10 @@ class CachingHostAllocator(Allocator):
 
 
 def _copies_are_done(cuda: Driver, block: PinnedBlock) -> bool:
-    for place, event in list(block.events.items()):
+    for key, event in list(block.events.items()):
         if not cuda.query_event(event):
             return False
-        del block.events[place]
+        del block.events[key]
         cuda.destroy_event(event)
     return True
 

@@ -45,13 +45,15 @@ class PrivatePools(ABC):
         return Exclusive(self)
 
     def _routed(self, cache: DeviceCache, stream: int) -> PrivatePool | None:
-        for device, pool, takes in self._open:
-            if device == cache.index and takes(stream):
+        for device, pool, accepts_stream in self._open:
+            if device == cache.index and accepts_stream(stream):
                 return cache.private[pool]
         return None
 
-    def begin_allocate_to_pool(self, device: int, pool: PoolId, takes: Callable[[int], bool]) -> None:
-        """Serve requests of a device from a private pool, on the streams for which `takes` returns True.
+    def begin_allocate_to_pool(
+        self, device: int, pool: PoolId, accepts_stream: Callable[[int], bool]
+    ) -> None:
+        """Serve requests of a device from a private pool, on the streams for which `accepts_stream` returns True.
 
         The first call creates the pool, and each call adds a user. Until `end_allocate_to_pool`, no thread records or
         queries events. Raises RuntimeError if the pool is open already.
@@ -61,7 +63,7 @@ class PrivatePools(ABC):
             if self._is_open(device, pool):
                 raise RuntimeError(f"begin_allocate_to_pool: pool {pool} of device {device} is open already")
             self._retain(cache, pool)
-            self._open = [*self._open, (device, pool, takes)]
+            self._open = [*self._open, (device, pool, accepts_stream)]
             self._choose_path()
 
     def end_allocate_to_pool(self, device: int, pool: PoolId) -> None:

@@ -124,7 +124,7 @@ class DeviceStats:
         excess = code < ALLOCATED
         if excess.any():
             requested += np.where(excess, -sign * (code & EXCESS), 0)
-        found = [
+        changes = [
             allocated,
             allocated * size,
             requested,
@@ -134,9 +134,9 @@ class DeviceStats:
         rows = [0, 1, 2, 0, 1, 3, 4]
         active = np.where(code & ACTIVE, sign, 0)
         if not np.array_equal(active, allocated):
-            found += [active, active * size]
+            changes += [active, active * size]
             rows[3:5] = 5, 6
-        return np.stack(found), rows
+        return np.stack(changes), rows
 
     def current(self, metric: str) -> int:
         """Return a metric's current value over both pools."""

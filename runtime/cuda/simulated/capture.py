@@ -63,10 +63,10 @@ class CapturedRecord:
         self.capture = capture
         self.after = after
 
-    def refuse(self, what: str) -> RuntimeError:
+    def refuse(self, operation: str) -> RuntimeError:
         """Return the error of a query or wait outside of the capture, and invalidate the capture."""
         self.capture.invalidate()
-        return capture_error(CAPTURED_EVENT, what)
+        return capture_error(CAPTURED_EVENT, operation)
 
 
 class Capture:
@@ -95,12 +95,12 @@ class Capture:
         if not self.has_ended:
             self.is_invalidated = True
 
-    def refuse(self, what: str, detail: str) -> RuntimeError:
+    def refuse(self, error_text: str, detail: str) -> RuntimeError:
         """Return the error of an operation that may not be captured, and invalidate the capture."""
         if self.is_invalidated:
             return capture_error(INVALIDATED, detail)
         self.invalidate()
-        return capture_error(what, detail)
+        return capture_error(error_text, detail)
 
     def join(self, stream: Stream, after: frozenset[Node]) -> None:
         """Add a stream to the capture, after the given nodes."""
@@ -201,32 +201,32 @@ def begin_waiting(stream: Stream, record: CapturedRecord) -> None:
     capture.join(stream, record.after)
 
 
-def refuse_waiting(stream: Stream, what: str) -> None:
+def refuse_waiting(stream: Stream, operation: str) -> None:
     """Raise RuntimeError if a stream is capturing: captured work does not run, so it cannot be awaited."""
     if stream.capture is not None:
-        raise stream.capture.refuse(UNSUPPORTED, what)
+        raise stream.capture.refuse(UNSUPPORTED, operation)
 
 
 def ancestors(nodes: Iterable[Node]) -> set[Node]:
     """Return the nodes and all their dependencies."""
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in visited:
+            visited.add(node)
             stack.extend(node.after)
-    return seen
+    return visited
 
 
 def last_work(tail: Iterable[Node]) -> set[Node]:
     """Return the nearest work nodes at or before these nodes; notes do not count."""
-    found: set[Node] = set()
+    work_nodes: set[Node] = set()
     stack = list(tail)
     while stack:
         node = stack.pop()
         if node.work is None:
             stack.extend(node.after)
         else:
-            found.add(node)
-    return found
+            work_nodes.add(node)
+    return work_nodes

@@ -87,18 +87,18 @@ class SimulatedDriver(Driver, SimulatedCapture):
         """Return the stream of a handle; 0 is the default stream of `device`, or of the current device."""
         if handle == 0:
             return self._default_streams[self._thread.device if device is None else device]
-        found = self._streams.get(handle)
-        if found is None:
+        stream = self._streams.get(handle)
+        if stream is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: stream {handle:#x}")
-        return found
+        return stream
 
     def new_handle(self) -> int:
         return next(self._handles)
 
     def _streams_of(self, device: int) -> list[Stream]:
         self._destroyed = [s for s in self._destroyed if not s.is_idle]
-        others = [s for s in (*list(self._streams.values()), *self._destroyed) if s.device == device]
-        return [self._default_streams[device], *others]
+        other_streams = [s for s in (*list(self._streams.values()), *self._destroyed) if s.device == device]
+        return [self._default_streams[device], *other_streams]
 
     def hold(self, stream: int, device: int | None = None, releaser: threading.Thread | None = None) -> None:
         """Block a stream until `release`, as if its work took that long.
@@ -121,8 +121,8 @@ class SimulatedDriver(Driver, SimulatedCapture):
         if stream is not None:
             return self.scheduler.step(self.stream(stream, device))
         with self._lock:
-            found = most_urgent(self._streams_of(self._thread.device if device is None else device))
-            return found is not None and self.scheduler.step(found)
+            next_stream = most_urgent(self._streams_of(self._thread.device if device is None else device))
+            return next_stream is not None and self.scheduler.step(next_stream)
 
     def malloc(self, device: int, nbytes: int) -> int:
         self.refuse_unsafe(f"memory of {nbytes} bytes is taken from device {device}")
@@ -159,15 +159,15 @@ class SimulatedDriver(Driver, SimulatedCapture):
         else:
             on.enqueue_now(lambda: blocks.give_back(address))
 
-    def check_range(self, what: str, address: int, nbytes: int) -> None:
+    def check_range(self, operation: str, address: int, nbytes: int) -> None:
         """Raise RuntimeError for memory outside a device's live blocks."""
         if not any(memory.blocks.holds(address, nbytes) for memory in self._memories):
-            places = "; ".join(
+            descriptions = "; ".join(
                 f"device {i}: {memory.blocks.describe(address)}" for i, memory in enumerate(self._memories)
             )
             raise RuntimeError(
                 "CUDA error: an illegal memory access was encountered: "
-                f"{what} of {nbytes} bytes at {address:#x}: {places}"
+                f"{operation} of {nbytes} bytes at {address:#x}: {descriptions}"
             )
 
     def note_written(self, address: int, nbytes: int) -> None:
@@ -193,12 +193,12 @@ class SimulatedDriver(Driver, SimulatedCapture):
             on.enqueue(copy, "copy", "from host to device")
 
     def _copy_page_locked(self, dst: int, src: int, host: int, nbytes: int) -> None:
-        what = "copy from host to device" if host == src else "copy from device to host"
-        self.check_range(what, dst if host == src else src, nbytes)
+        operation = "copy from host to device" if host == src else "copy from device to host"
+        self.check_range(operation, dst if host == src else src, nbytes)
         if not self.host_memory.holds(host, nbytes):
             raise RuntimeError(
-                f"CUDA error: an illegal memory access was encountered: {what} of {nbytes} bytes: page-locked memory "
-                f"at {host:#x} was given back before"
+                f"CUDA error: an illegal memory access was encountered: {operation} of {nbytes} bytes: page-locked "
+                f"memory at {host:#x} was given back before"
             )
         ctypes.memmove(dst, src, nbytes)
         self.note_written(dst, nbytes)
@@ -405,18 +405,19 @@ class SimulatedDriver(Driver, SimulatedCapture):
         raise RuntimeError(OF_ONE_PROCESS)
 
     def _event(self, handle: int) -> Event:
-        found = self._events.get(handle)
-        if found is None:
+        event = self._events.get(handle)
+        if event is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: event {handle:#x}")
-        return found
+        return event
 
     def record_event(self, event: int, stream: int) -> None:
-        found, on = self._event(event), self.stream(stream)
-        if found.device != on.device:
+        event_object, on = self._event(event), self.stream(stream)
+        if event_object.device != on.device:
             raise RuntimeError(
-                f"CUDA error: invalid resource handle: event {event:#x} of device {found.device} was recorded on {on}"
+                f"CUDA error: invalid resource handle: event {event:#x} of device {event_object.device} was recorded "
+                f"on {on}"
             )
-        found.record = on.record()
+        event_object.record = on.record()
 
     def wait_event(self, stream: int, event: int) -> None:
         record, on = self._event(event).record, self.stream(stream)

@@ -203,38 +203,40 @@ class SimulatedCapture(StreamCapture):
         capture = self.stream(stream).capture
         return 0 if capture is None else capture.number
 
-    def refuse_unsafe(self, what: str) -> None:
+    def refuse_unsafe(self, operation: str) -> None:
         """Raise RuntimeError if a capture prohibits this thread's unsafe call, and invalidate that capture."""
         if self.captures_underway:
             mode, thread = self._thread_mode.mode, threading.get_ident()
-            found = [
+            streams = [
                 s for s, underway in list(self.captures_underway.items()) if underway.prohibits(mode, thread)
             ]
-            self._invalidate(found, what)
+            self._invalidate(streams, operation)
 
-    def refuse_on_device(self, device: int, what: str) -> None:
+    def refuse_on_device(self, device: int, operation: str) -> None:
         """Raise RuntimeError if a stream of the device is capturing, and invalidate its capture."""
         if self.captures_underway:
             captures = list(self._captures.items())
-            self._invalidate([h for h, c in captures if any(s.device == device for s in c.streams)], what)
+            self._invalidate(
+                [h for h, c in captures if any(s.device == device for s in c.streams)], operation
+            )
 
-    def _invalidate(self, streams: list[int], what: str) -> None:
+    def _invalidate(self, streams: list[int], operation: str) -> None:
         for stream in streams:
             self._captures[stream].invalidate()
         if streams:
-            raise capture_error(UNSUPPORTED, what)
+            raise capture_error(UNSUPPORTED, operation)
 
     def _graph(self, handle: int) -> Graph:
-        found = self._graphs.get(handle)
-        if found is None:
+        graph = self._graphs.get(handle)
+        if graph is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: graph {handle:#x}")
-        return found
+        return graph
 
     def _executable(self, handle: int) -> GraphExecutable:
-        found = self._executables.get(handle)
-        if found is None:
+        executable = self._executables.get(handle)
+        if executable is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: graph executable {handle:#x}")
-        return found
+        return executable
 
     def instantiate_graph(self, graph: int) -> int:
         executable = GraphExecutable(self._graph(graph))
@@ -243,21 +245,21 @@ class SimulatedCapture(StreamCapture):
         return handle
 
     def launch_graph(self, executable: int, stream: int) -> None:
-        found = self._executable(executable)
+        graph = self._executable(executable)
         on = self.stream(stream)
-        if on.device != found.device:
+        if on.device != graph.device:
             raise RuntimeError(
-                f"CUDA error: invalid resource handle: a graph of device {found.device} is launched on a stream of "
+                f"CUDA error: invalid resource handle: a graph of device {graph.device} is launched on a stream of "
                 f"device {on.device}"
             )
         if on.capture is None:
-            if isinstance(found.last_launch, EventRecord):
-                on.wait_for(found.last_launch)
-            on.enqueue_now(found.run)
-            found.last_launch = on.record()
+            if isinstance(graph.last_launch, EventRecord):
+                on.wait_for(graph.last_launch)
+            on.enqueue_now(graph.run)
+            graph.last_launch = on.record()
         else:
-            on.enqueue(found.run, "graph")
-        self.launches += found.kernels
+            on.enqueue(graph.run, "graph")
+        self.launches += graph.kernels
         self.graph_launches += 1
 
     def destroy_graph(self, graph: int) -> None:

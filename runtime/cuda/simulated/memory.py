@@ -82,13 +82,13 @@ class LiveBlocks:
 
     def overlapping(self, address: int, nbytes: int) -> list[tuple[int, int]]:
         """Return (address, size) of the blocks that overlap a range."""
-        found = []
+        blocks = []
         i = max(bisect_right(self._starts, address) - 1, 0)
         while i < len(self._starts) and self._starts[i] < address + nbytes:
             if self._ends[i] > address:
-                found.append((self._starts[i], self._ends[i] - self._starts[i]))
+                blocks.append((self._starts[i], self._ends[i] - self._starts[i]))
             i += 1
-        return found
+        return blocks
 
     def holds(self, address: int, nbytes: int) -> bool:
         """Return True if the range lies within one live block."""
@@ -118,17 +118,17 @@ class LiveBlocks:
         i = bisect_right(self._starts, address) - 1
         if i >= 0 and address < self._ends[i]:
             return f"in the block at {self._starts[i]:#x}, {self._ends[i] - address} bytes before its end"
-        places = []
+        descriptions = []
         if i >= 0:
             size = self._ends[i] - self._starts[i]
-            places.append(
+            descriptions.append(
                 f"{address - self._ends[i]} bytes past the end of the block at {self._starts[i]:#x} of {size}"
             )
         if i + 1 < len(self._starts):
             size = self._ends[i + 1] - self._starts[i + 1]
             before = self._starts[i + 1] - address
-            places.append(f"{before} bytes before the block at {self._starts[i + 1]:#x} of {size}")
-        return " and ".join(places) or "and the device has no live block"
+            descriptions.append(f"{before} bytes before the block at {self._starts[i + 1]:#x} of {size}")
+        return " and ".join(descriptions) or "and the device has no live block"
 
 
 class DeviceMemory:
@@ -164,11 +164,11 @@ class DeviceMemory:
 
     def free(self, address: int) -> None:
         """Free a segment. Raise RuntimeError for an address that is not from `malloc`."""
-        found = self._buffers.pop(address, None)
-        if found is None:
+        buffer = self._buffers.pop(address, None)
+        if buffer is None:
             raise RuntimeError(f"CUDA error: invalid argument: no segment at {address:#x} to free")
-        self.blocks.drop_lingering(address, found[1])
-        self.reserved -= found[1]
+        self.blocks.drop_lingering(address, buffer[1])
+        self.reserved -= buffer[1]
 
 
 class HostMemory:
@@ -199,10 +199,10 @@ class HostMemory:
 
     def free(self, address: int) -> None:
         """Free an allocation. Raise RuntimeError for an address that is not from `malloc`."""
-        found = self._buffers.pop(address, None)
-        if found is None:
+        buffer = self._buffers.pop(address, None)
+        if buffer is None:
             raise RuntimeError(f"CUDA error: invalid argument: no page-locked memory at {address:#x} to free")
-        self.used -= found.nbytes
+        self.used -= buffer.nbytes
 
     def register(self, address: int, nbytes: int) -> None:
         """Register memory of another allocator as page-locked, like ``cudaHostRegister``.

@@ -54,7 +54,10 @@ def check_architecture(
                 f"kernel '{name}' is not implemented for sm_{capability}: argument '{parameter}' is a tensor "
                 f"descriptor, whose map needs sm_{FIRST_WITH_TENSOR_MAPS} or later"
             )
-    used = {type_.lstrip("*k") if found is None else found.element for type_, found in described.items()}
+    used = {
+        type_.lstrip("*k") if descriptor is None else descriptor.element
+        for type_, descriptor in described.items()
+    }
     used |= {getattr(stand_in(constant), "name", "") for constant in constants}
     for type_, first in FIRST_WITH.items():
         if type_ in used and capability < first:

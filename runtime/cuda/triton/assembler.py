@@ -96,14 +96,14 @@ def _fitted(capability: int, cuda: int) -> int | None:
     from triton import knobs
     from triton.backends.nvidia import compiler
 
-    found = _tool(compiler.get_ptxas(capability))
-    if _loads(found, cuda):
+    default_tool = _tool(compiler.get_ptxas(capability))
+    if _loads(default_tool, cuda):
         return None
     settings = vars(knobs.nvidia)  # setting an attribute would also set the environment of child processes
     tools = {name: _tool(getattr(knobs.nvidia, name)) for name in _TOOLS}
     fitting = [tool for tool in tools.values() if _loads(tool, cuda) and _knows(tool[0], capability)]
     if not fitting:
-        return _ptx_for(capability, cuda, found[1])
+        return _ptx_for(capability, cuda, default_tool[1])
     path, _ = max(fitting, key=lambda tool: tool[1])
     settings.update({name: path for name, tool in tools.items() if not _loads(tool, cuda)})
     # Part of the key of Triton's own cache, which would otherwise return code from the newer `ptxas`.
@@ -123,8 +123,8 @@ def _loads(tool: tuple[str, int], cuda: int) -> bool:
 @functools.cache
 def _knows(path: str, capability: int) -> bool:
     """Return True if the help of a `ptxas` lists a target."""
-    told = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
-    return re.search(rf"'sm_{capability}a?'", told) is not None
+    help_text = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+    return re.search(rf"'sm_{capability}a?'", help_text) is not None
 
 
 def _ptx_for(capability: int, cuda: int, assembler: int) -> int:
@@ -149,8 +149,8 @@ def described(image: bytes, ptx_version: int = 0) -> str:
         return f"PTX of version {ptx_version / 10}"
     if image[:4] != b"\x7fELF":
         return "no cubin"
-    found = re.search(rb"Cuda compilation tools, release ((\d+)\.\d+)", image)
-    if found is None:  # recorded from ABI 8 on
+    match = re.search(rb"Cuda compilation tools, release ((\d+)\.\d+)", image)
+    if match is None:  # recorded from ABI 8 on
         return f"a cubin of ELF ABI {image[ABI_AT]}, which drivers for CUDA 12 and later load"
-    release, major = found[1].decode(), found[2].decode()
+    release, major = match[1].decode(), match[2].decode()
     return f"a cubin of CUDA {release}'s ptxas, which drivers for CUDA {major} and later load"

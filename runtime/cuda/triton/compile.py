@@ -197,26 +197,26 @@ class ParameterLayout:
 
     def __init__(self, types: tuple[str, ...]) -> None:
         described = [descriptor_type(type_name) for type_name in types]
-        self.maps = tuple(i for i, found in enumerate(described) if found is not None)
-        self.plain = tuple(i for i, found in enumerate(described) if found is None)
-        front, places = "", {}
+        self.maps = tuple(i for i, descriptor in enumerate(described) if descriptor is not None)
+        self.plain = tuple(i for i, descriptor in enumerate(described) if descriptor is None)
+        front, offsets_of = "", {}
         for i in self.maps:
-            found = described[i]
-            assert found is not None
-            rank, start = len(found.block), struct.calcsize("@" + front)
+            descriptor = described[i]
+            assert descriptor is not None
+            rank, start = len(descriptor.block), struct.calcsize("@" + front)
             nbytes = struct.calcsize(parameter_format(rank))
             front += f"{nbytes}s{-nbytes % ALIGNMENT}x"
             strides = start + nbytes - 8 * rank
-            places[i] = [start, *range(start + NBYTES, start + NBYTES + 4 * rank, 4)]
-            places[i] += range(strides, strides + 8 * rank, 8)
+            offsets_of[i] = [start, *range(start + NBYTES, start + NBYTES + 4 * rank, 4)]
+            offsets_of[i] += range(strides, strides + 8 * rank, 8)
         codes = [format_of(types[i]) for i in self.plain] + ["Q", "Q"]
         self.values = struct.Struct("@" + front + "".join(codes[:-2]))
         self.struct = struct.Struct("@" + front + "".join(codes))
         for i, code in enumerate(codes):
             before = struct.calcsize("@" + front + "".join(codes[:i]))
             before += -before % struct.calcsize("@" + code)
-            places[self.plain[i] if i < len(self.plain) else len(types) + i] = [before]
-        self.offsets = tuple(offset for i in sorted(places) for offset in places[i])
+            offsets_of[self.plain[i] if i < len(self.plain) else len(types) + i] = [before]
+        self.offsets = tuple(offset for i in sorted(offsets_of) for offset in offsets_of[i])
         self.bfloat16 = tuple(i for i, type_name in enumerate(types) if type_name == "bf16")
 
 

@@ -71,10 +71,10 @@ class CubinStore:
             self._is_writable = False
             self._warn(f"cannot be written ({error}), kernels are compiled anew by each process")
 
-    def _warn(self, what: str) -> None:
+    def _warn(self, problem: str) -> None:
         warn_once(
             self.directory,
-            f"the store of compiled kernels in {self.directory} {what}; TRITEN_CACHE_DIR names another folder",
+            f"the store of compiled kernels in {self.directory} {problem}; TRITEN_CACHE_DIR names another folder",
         )
 
 
@@ -119,8 +119,8 @@ def store() -> CubinStore | None:
     cache = disk_cache()
     if cache is None:
         return None
-    found = _stores.get(cache)
-    return found or _stores.setdefault(cache, CubinStore(cache))
+    cubin_store = _stores.get(cache)
+    return cubin_store or _stores.setdefault(cache, CubinStore(cache))
 
 
 def find_or_compile(
@@ -147,20 +147,20 @@ def find_or_compile(
     archived = find_archived(request, cuda)
     if archived is not None:
         return archived
-    kept = store()
-    key = None if kept is None else kernel_key(request, cuda)
-    found = None if kept is None or key is None else kept.read(key)
+    kernel_store = store()
+    key = None if kernel_store is None else kernel_key(request, cuda)
+    binary = None if kernel_store is None or key is None else kernel_store.read(key)
     # PTX that a newer driver of the same major version compiled is too new for this driver.
-    if found is not None and found.ptx_version <= ptx_version_of(cuda):
-        return found
+    if binary is not None and binary.ptx_version <= ptx_version_of(cuda):
+        return binary
     try:
-        found = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen, cuda)
+        binary = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen, cuda)
     except TritonMissingError as error:
-        where = "" if kept is None else f" in {kept.directory}"
+        where = "" if kernel_store is None else f" in {kernel_store.directory}"
         raise RuntimeError(
             f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}"
             f"{missing_from_archives(name, capability)}. {error}"
         ) from error
-    if kept is not None and key is not None:
-        kept.write(key, found)
-    return found
+    if kernel_store is not None and key is not None:
+        kernel_store.write(key, binary)
+    return binary

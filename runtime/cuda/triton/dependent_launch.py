@@ -31,9 +31,9 @@ def early_access(ptx: str) -> str | None:
     """
     body = ptx[ptx.index("{", ptx.index(".entry")) :] if ".entry" in ptx else ptx
     before, wait, _ = body.partition(WAIT)
-    found = _ACCESS.search(before)
-    if found is not None:
-        return found[1]
+    access = _ACCESS.search(before)
+    if access is not None:
+        return access[1]
     if not wait or _BRANCH.search(before):
         # A branch before the wait may bypass it.
         behind = _ACCESS.search(body)
@@ -43,9 +43,9 @@ def early_access(ptx: str) -> str | None:
 
 def check_waits(name: str, ptx: str) -> None:
     """Raise RuntimeError for a kernel that accesses memory that an earlier launch may still write or read."""
-    found = early_access(ptx)
-    if found is not None:
+    instruction = early_access(ptx)
+    if instruction is not None:
         raise RuntimeError(
             f"kernel '{name}' is launched while the one before it may still run: expected {WAIT} before "
-            f"all accesses to global memory, got {found} before it"
+            f"all accesses to global memory, got {instruction} before it"
         )

@@ -42,13 +42,13 @@ def parameters_of(kernel: Any) -> tuple[inspect.Signature, tuple[Parameter, ...]
 
     whole, alignment = excluded("do_not_specialize"), excluded("do_not_specialize_on_alignment")
     signature = inspect.signature(kernel.fn)
-    found = []
+    parameters = []
     for i, (name, parameter) in enumerate(signature.parameters.items()):
         by_value = i not in whole and name not in whole
         by_alignment = by_value and i not in alignment and name not in alignment
         annotated, is_constexpr = _annotated_type(parameter.annotation)
-        found.append(Parameter(name, is_constexpr, annotated, by_value, by_alignment))
-    return signature, tuple(found)
+        parameters.append(Parameter(name, is_constexpr, annotated, by_value, by_alignment))
+    return signature, tuple(parameters)
 
 
 def _annotated_type(annotation: Any) -> tuple[str | None, bool]:

@@ -183,10 +183,10 @@ class _Encoder:
 
     def value(self, value: Any) -> tuple[Any, ...]:
         """Encode a constant, a kernel, or a part of Triton. Raise NoKeyError for anything else."""
-        found = self._known(value)
-        if found is None:
+        encoded = self._known(value)
+        if encoded is None:
             raise NoKeyError(f"a {type(value).__name__} has no place in a key")
-        return found
+        return encoded
 
     def _known(self, value: Any) -> tuple[Any, ...] | None:
         if value is None or isinstance(value, bool | int | str):
@@ -265,9 +265,9 @@ class _Encoder:
         ):
             raise NoKeyError(f"class {name} has no place in a key")
         elif not isinstance(value, list | tuple):
-            found = self._known(value)
-            if found is not None:
-                yield found
+            encoded = self._known(value)
+            if encoded is not None:
+                yield encoded
             elif hasattr(value, "__triton_builtin__"):
                 raise NoKeyError(f"{name} is an extension of Triton's language")
 
@@ -286,14 +286,14 @@ def environment() -> list[tuple[str, str, list[tuple[int, int]]]]:
 
 
 def _identities(paths: str) -> list[tuple[int, int]]:
-    found = []
+    identities = []
     for path in paths.split(os.pathsep) if os.sep in paths else ():
         try:
             status = os.stat(path)
         except OSError:
             continue
-        found.append((status.st_size, status.st_mtime_ns))
-    return found
+        identities.append((status.st_size, status.st_mtime_ns))
+    return identities
 
 
 def _stages_are_hooked() -> bool:

@@ -145,8 +145,8 @@ class TritonLauncher:
                 f"kernel '{self.name}' takes {count} arguments, or {count - len(self._constants)} without its "
                 f"constants, got {len(args)}"
             )
-        given = iter(args)
-        return tuple(None if i in self._constants else next(given) for i in range(count))
+        passed = iter(args)
+        return tuple(None if i in self._constants else next(passed) for i in range(count))
 
     def keep(self, cubin: bytes) -> None:
         """Keep code that failed to load. Triton loads only once; the next launch tries this again."""
@@ -184,10 +184,10 @@ class TritonLauncher:
             raise self._out_of_reach(position, f"a {type(value).__name__}")
         return address
 
-    def _out_of_reach(self, position: int, found: str) -> ValueError:
+    def _out_of_reach(self, position: int, actual: str) -> ValueError:
         return ValueError(
             f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?): kernel '{self.name}': "
-            f"expected a tensor on cuda:{self._device}, got {found}"
+            f"expected a tensor on cuda:{self._device}, got {actual}"
         )
 
     def _flatten_types(self, types: Iterable[Type]) -> Iterable[str]:
@@ -226,13 +226,13 @@ class TritonLauncher:
             values.append(self._address(position, value) if type_[0] == "*" else value)
 
     def _allocate(
-        self, wanted: tuple[int, int], count: int, stream: int, allocator: Any, zeroed: bool
+        self, size_and_alignment: tuple[int, int], count: int, stream: int, allocator: Any, zeroed: bool
     ) -> tuple[int, object]:
         """Return the address of the kernel's scratch memory for all its blocks, and the object that keeps it alive.
 
         It comes from the allocator that `triton.set_allocator` set in this context, else from triten's own.
         """
-        each, alignment = wanted
+        each, alignment = size_and_alignment
         if not each:
             return _NO_MEMORY
         nbytes = each * count
@@ -250,10 +250,10 @@ class TritonLauncher:
 
 def _parse_descriptor(type_: str) -> tuple[str, int]:
     """Return element type and rank of ``tensordesc<fp16[64, 64]>``."""
-    found = re.match(r"tensordesc(?:_im2col)?<([^\[>]*)\[([^\]]*)\](?:.*,input_rank=(\d+))?", type_)
-    if found is None:
+    match = re.match(r"tensordesc(?:_im2col)?<([^\[>]*)\[([^\]]*)\](?:.*,input_rank=(\d+))?", type_)
+    if match is None:
         raise ValueError(f"a tensor descriptor's type is expected, got {type_!r}")
-    element, block, rank = found.groups()
+    element, block, rank = match.groups()
     return element, int(rank) if rank else block.count(",") + 1
 
 
@@ -287,16 +287,16 @@ class PackedArguments:
         for i, type_ in self._special:
             values[i] = _rounded(type_, values[i])
         self._pack(self._buffer, 0, *values, scratch, profile)
-        for target, (address, given, meta) in zip(self._maps, maps, strict=True):
+        for target, (address, descriptor, meta) in zip(self._maps, maps, strict=True):
             encode_tiled(
                 self._code,
                 target,
                 address,
-                given.shape,
-                given.strides,
+                descriptor.shape,
+                descriptor.strides,
                 meta,
-                nan_outside=given.padding == "nan",
-                round_to_tf32=getattr(given, "round_f32_to_tf32", False),
+                nan_outside=descriptor.padding == "nan",
+                round_to_tf32=getattr(descriptor, "round_f32_to_tf32", False),
             )
 
 

@@ -37,8 +37,8 @@ def is_supported() -> bool:
         True
     """
     identity = triton_identity()
-    found = None if identity is None else re.match(r"(\d+)\.(\d+)", identity[0])
-    return found is not None and (int(found[1]), int(found[2])) >= OLDEST
+    match = None if identity is None else re.match(r"(\d+)\.(\d+)", identity[0])
+    return match is not None and (int(match[1]), int(match[2])) >= OLDEST
 
 
 def shared_descriptor(element: str, *block: int) -> str:

@@ -59,38 +59,38 @@ class LazyKernel:
     @property
     def source(self) -> str:
         """Text of the function, decorators included. Raises ValueError for a function that is in no file."""
-        found = self._source
-        if found is None:
-            found = self._source = function_source(self.fn, self._module_source)
-        return found
+        source = self._source
+        if source is None:
+            source = self._source = function_source(self.fn, self._module_source)
+        return source
 
     @property
     def reached(self) -> Mapping[str, Any]:
         """Globals and free variables that the text names, with their values at the first access."""
-        found = self._reached
-        if found is None:
-            found = self._reached = named_values(self.fn, self.source)
-        return found
+        reached = self._reached
+        if reached is None:
+            reached = self._reached = named_values(self.fn, self.source)
+        return reached
 
     @property
     def cache_key(self) -> str:
         """Hash of its text and of everything that it reaches. Raises `NoKeyError` if there is none."""
-        found = self._cache_key
-        if found is None:
+        key = self._cache_key
+        if key is None:
             from .kernel_key import digest  # which imports this module
 
-            found = self._cache_key = digest(self)
-        return found
+            key = self._cache_key = digest(self)
+        return key
 
     @property
     def code_key(self) -> str:
         """Hash like `cache_key` that does not change with comments, docstrings and line numbers."""
-        found = self._code_key
-        if found is None:
+        key = self._code_key
+        if key is None:
             from .kernel_key import digest  # which imports this module
 
-            found = self._code_key = digest(self, code_only=True)
-        return found
+            key = self._code_key = digest(self, code_only=True)
+        return key
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(f"kernel '{self.__name__}' cannot be called outside of another kernel")
@@ -146,13 +146,13 @@ def named_values(fn: Any, source: str) -> dict[str, Any]:
     """
     words = set(_WORD.findall(source))
     namespace = fn.__globals__
-    found = {word: namespace[word] for word in sorted(words & namespace.keys())}
+    values = {word: namespace[word] for word in sorted(words & namespace.keys())}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:  # a variable that has no value yet
             continue
-    return found
+    return values
 
 
 def attributes_of(module: types.ModuleType, name: str, source: str) -> dict[str, Any]:

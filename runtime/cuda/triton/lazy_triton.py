@@ -144,10 +144,10 @@ def str_to_ty(name: str, _c: object = None) -> dtype:
         >>> str_to_ty("i32")
         triton.language.int32
     """
-    found = _BY_SHORT_NAME.get(name)
-    if found is None:
+    dtype_ = _BY_SHORT_NAME.get(name)
+    if dtype_ is None:
         raise ValueError(f"str_to_ty(): expected one of {sorted(_BY_SHORT_NAME)}, got {name!r}")
-    return found
+    return dtype_
 
 
 def jit(

@@ -98,9 +98,9 @@ class _Realization:
         return value
 
     def kernel(self, lazy: LazyKernel) -> Any:
-        found = lazy.real or self._made.get(lazy)
-        if found is not None:
-            return found
+        real_kernel = lazy.real or self._made.get(lazy)
+        if real_kernel is not None:
+            return real_kernel
         function = lazy.fn
         _show_source_as_imported(function.__code__.co_filename, lazy.module_source)
         namespace: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}

@@ -155,11 +155,11 @@ class _Analysis:
             k.arg is None for k in node.keywords
         ):
             return _union(self._of(each) for each in _arguments(node)) if parameters else frozenset()
-        given = [
+        bound_arguments = [
             *zip(callee.arg_names, node.args, strict=False),
             *((k.arg, k.value) for k in node.keywords),
         ]
-        return _union(self._of(value) for name, value in given if name in parameters)
+        return _union(self._of(value) for name, value in bound_arguments if name in parameters)
 
     def _is_language(self, node: ast.AST, callee: Any) -> bool:
         """Return True if a function belongs to `triton.language`; the interpreter may have replaced it."""

@@ -148,8 +148,8 @@ class Execution(Reception):
                 calls.write(communicator.driver, region, data)
 
     def _missing(self) -> list[int]:
-        there = self.communicator.arrived(self.key)
-        return [peer for peer in self.call.sources if peer not in there]
+        arrived = self.communicator.arrived(self.key)
+        return [peer for peer in self.call.sources if peer not in arrived]
 
     def _is_over(self) -> bool:
         gone = set(self.communicator.gone)  # looked at first: what a process sends comes before its end
@@ -170,10 +170,10 @@ class NcclCommunicator:
     """
 
     def __init__(self, ndev: int, commId: bytes, rank: int) -> None:
-        found = current_driver()
-        assert isinstance(found, SimulatedDriver)
-        self.driver = found
-        self._device = found.current_device()
+        driver = current_driver()
+        assert isinstance(driver, SimulatedDriver)
+        self.driver = driver
+        self._device = driver.current_device()
         self._rank, self._size = rank, ndev
         self.is_aborted = False
         self.gone: set[int] = set()
@@ -184,38 +184,46 @@ class NcclCommunicator:
         self._issued: dict[str, int] = {}
         self._captured: dict[str, int] = {}
         self._replays: dict[tuple[str, int], int] = {}
-        self._asked: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
         self.mesh = Mesh(commId, rank, ndev, self._deliver)
         threading.Thread(target=self._answer, name="NCCL progress", daemon=True).start()
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:
         """`ncclAllReduce`."""
-        self._call(calls.all_reduce(*self._place, sendbuf, recvbuf, count, self._kind(datatype), op), stream)
+        self._call(
+            calls.all_reduce(*self._rank_and_size, sendbuf, recvbuf, count, self._kind(datatype), op), stream
+        )
 
     def reduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
     ) -> None:
         """`ncclReduce`."""
         kind = self._kind(datatype)
-        self._call(calls.reduce(*self._place, sendbuf, recvbuf, count, kind, op, self._peer(root)), stream)
+        self._call(
+            calls.reduce(*self._rank_and_size, sendbuf, recvbuf, count, kind, op, self._peer(root)), stream
+        )
 
     def broadcast(
         self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
     ) -> None:
         """`ncclBroadcast`."""
         kind = self._kind(datatype)
-        self._call(calls.broadcast(*self._place, sendbuff, recvbuff, count, kind, self._peer(root)), stream)
+        self._call(
+            calls.broadcast(*self._rank_and_size, sendbuff, recvbuff, count, kind, self._peer(root)), stream
+        )
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
         """`ncclAllGather`."""
-        self._call(calls.all_gather(*self._place, sendbuf, recvbuf, count, self._kind(datatype)), stream)
+        self._call(
+            calls.all_gather(*self._rank_and_size, sendbuf, recvbuf, count, self._kind(datatype)), stream
+        )
 
     def reduceScatter(
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
     ) -> None:
         """`ncclReduceScatter`."""
         kind = self._kind(datatype)
-        self._call(calls.reduce_scatter(*self._place, sendbuf, recvbuf, recvcount, kind, op), stream)
+        self._call(calls.reduce_scatter(*self._rank_and_size, sendbuf, recvbuf, recvcount, kind, op), stream)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
         """`ncclSend`."""
@@ -237,17 +245,17 @@ class NcclCommunicator:
 
         Calls that wait for no other rank are sent first: a device would have sent them long before.
         """
-        for key, place in list(self._unsent.items()):
-            while place is not None and key in self._unsent and self.driver.scheduler.poll(place[0]):
+        for key, send in list(self._unsent.items()):
+            while send is not None and key in self._unsent and self.driver.scheduler.poll(send[0]):
                 pass
         self.is_aborted = True
         self._close()
 
     def destroy(self) -> None:
         """Send what was issued, and end the communicator."""
-        for place in list(self._unsent.values()):
-            if place is not None:
-                stream, record = place
+        for send in list(self._unsent.values()):
+            if send is not None:
+                stream, record = send
                 stream.run(record)
         self._close()
 
@@ -264,7 +272,7 @@ class NcclCommunicator:
         return self._size
 
     @property
-    def _place(self) -> tuple[int, int]:
+    def _rank_and_size(self) -> tuple[int, int]:
         return self._rank, self._size
 
     def _kind(self, datatype: int) -> int:
@@ -330,12 +338,12 @@ class NcclCommunicator:
         call.
         """
         with self._lock:
-            found = self._arrived.pop(key, {})
-        for peer, (text, _) in found.items():
+            messages = self._arrived.pop(key, {})
+        for peer, (text, _) in messages.items():
             if text != call.text:
                 self.fail(f"process {self._rank} called {call.text}, but process {peer} called {text}")
         self.check_async_error()
-        return {peer: body for peer, (_, body) in found.items()}
+        return {peer: body for peer, (_, body) in messages.items()}
 
     def fail(self, text: str) -> None:
         """Mark the communicator as failed."""
@@ -345,7 +353,7 @@ class NcclCommunicator:
         if message is None:
             self.gone.add(peer)
         elif message.kind == ASK:
-            self._asked.put(Key.parse(message.key))
+            self._requests.put(Key.parse(message.key))
             return
         else:
             with self._lock:
@@ -354,17 +362,17 @@ class NcclCommunicator:
 
     def _answer(self) -> None:
         """Run requested calls once they have been issued."""
-        asked: set[Key] = set()
+        requested: set[Key] = set()
         while True:
             try:
-                key = self._asked.get(timeout=ASKING if asked else None)
+                key = self._requests.get(timeout=ASKING if requested else None)
                 if key is None:
                     return
-                asked.add(key)
+                requested.add(key)
             except queue.Empty:
                 pass  # time to look again at what was asked for before
             try:
-                asked = {key for key in asked if not self._is_sent(key)}
+                requested = {key for key in requested if not self._is_sent(key)}
             except Exception as error:  # the caller that waits for the communicator gets it
                 self.fail(f"{type(error).__name__}: {error}")
                 return
@@ -377,13 +385,13 @@ class NcclCommunicator:
             return self._replays.get((key.series, key.number), 0) > key.replay
         if key not in self._unsent:
             return self._issued.get(key.series, 0) > key.number
-        place = self._unsent.get(key)
-        if place is not None:
-            stream, record = place
+        send = self._unsent.get(key)
+        if send is not None:
+            stream, record = send
             stream.run(record)
-        return place is not None
+        return send is not None
 
     def _close(self) -> None:
-        self._asked.put(None)
+        self._requests.put(None)
         self.mesh.close()
         self.driver.scheduler.notify()

@@ -102,10 +102,10 @@ def write(driver: SimulatedDriver, region: Region, data: bytes) -> None:
 
 def broadcast(own: int, size: int, sent: int, received: int, count: int, kind: int, root: int) -> Call:
     """`ncclBroadcast`."""
-    given, target = _region(sent, count, kind), _region(received, count, kind)
+    source, target = _region(sent, count, kind), _region(received, count, kind)
     return Call(
         f"ncclBroadcast(count={count}, datatype={kind}, root={root})",
-        [(peer, given) for peer in range(size)] if own == root else [],
+        [(peer, source) for peer in range(size)] if own == root else [],
         [root],
         lambda parts: [(target, parts[root])],
     )
@@ -113,10 +113,10 @@ def broadcast(own: int, size: int, sent: int, received: int, count: int, kind: i
 
 def all_gather(own: int, size: int, sent: int, received: int, count: int, kind: int) -> Call:
     """`ncclAllGather`."""
-    given, target = _region(sent, count, kind), _region(received, count * size, kind)
+    source, target = _region(sent, count, kind), _region(received, count * size, kind)
     return Call(
         f"ncclAllGather(count={count}, datatype={kind})",
-        [(peer, given) for peer in range(size)],
+        [(peer, source) for peer in range(size)],
         range(size),
         lambda parts: [(target.part(peer, size), parts[peer]) for peer in range(size)],
     )
@@ -124,10 +124,10 @@ def all_gather(own: int, size: int, sent: int, received: int, count: int, kind: 
 
 def all_reduce(own: int, size: int, sent: int, received: int, count: int, kind: int, op: int) -> Call:
     """`ncclAllReduce`. Numbers are added in the order of the processes, in all of them alike."""
-    given, target = _region(sent, count, kind), _region(received, count, kind)
+    source, target = _region(sent, count, kind), _region(received, count, kind)
     return Call(
         f"ncclAllReduce(count={count}, datatype={kind}, op={_NAMES[op]})",
-        [(peer, given) for peer in range(size)],
+        [(peer, source) for peer in range(size)],
         range(size),
         lambda parts: [(target, _reduced(parts, kind, op))],
     )
@@ -135,10 +135,10 @@ def all_reduce(own: int, size: int, sent: int, received: int, count: int, kind: 
 
 def reduce(own: int, size: int, sent: int, received: int, count: int, kind: int, op: int, root: int) -> Call:
     """`ncclReduce`."""
-    given, target = _region(sent, count, kind), _region(received, count, kind)
+    source, target = _region(sent, count, kind), _region(received, count, kind)
     return Call(
         f"ncclReduce(count={count}, datatype={kind}, op={_NAMES[op]}, root={root})",
-        [(root, given)],
+        [(root, source)],
         range(size) if own == root else [],
         lambda parts: [(target, _reduced(parts, kind, op))] if own == root else [],
     )
@@ -146,10 +146,10 @@ def reduce(own: int, size: int, sent: int, received: int, count: int, kind: int,
 
 def reduce_scatter(own: int, size: int, sent: int, received: int, count: int, kind: int, op: int) -> Call:
     """`ncclReduceScatter`."""
-    given, target = _region(sent, count * size, kind), _region(received, count, kind)
+    source, target = _region(sent, count * size, kind), _region(received, count, kind)
     return Call(
         f"ncclReduceScatter(recvcount={count}, datatype={kind}, op={_NAMES[op]})",
-        [(peer, given.part(peer, size)) for peer in range(size)],
+        [(peer, source.part(peer, size)) for peer in range(size)],
         range(size),
         lambda parts: [(target, _reduced(parts, kind, op))],
     )
@@ -178,13 +178,13 @@ def _reduced(parts: Parts, kind: int, op: int) -> bytes:
     """Reduce all parts; 16-bit floats accumulate in float32 and are rounded once."""
     dtype = DTYPES[kind]
     computes = _WIDE if dtype.itemsize == 2 else dtype
-    first, *others = (np.frombuffer(parts[peer], dtype).astype(computes) for peer in sorted(parts))
+    result, *addends = (np.frombuffer(parts[peer], dtype).astype(computes) for peer in sorted(parts))
     with np.errstate(all="ignore"):
-        for other in others:
-            _FUNCTIONS[op](first, other, out=first)
+        for addend in addends:
+            _FUNCTIONS[op](result, addend, out=result)
         if op == AVG:
-            first = _divided(first, len(parts))
-        return first.astype(dtype).tobytes()
+            result = _divided(result, len(parts))
+        return result.astype(dtype).tobytes()
 
 
 def _divided(total: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:

@@ -64,10 +64,10 @@ def _listen() -> socket.socket:
 
 def _introduce(listener: socket.socket, token: bytes) -> None:
     """Tell each process the ports of all, once they have come."""
-    there: dict[int, tuple[socket.socket, int]] = {}
+    connections: dict[int, tuple[socket.socket, int]] = {}
     size = 1
     with listener:
-        while len(there) < size:
+        while len(connections) < size:
             try:
                 connection, _ = listener.accept()
             except OSError:  # some never came; those that did hear of it by the end of their connections
@@ -75,9 +75,9 @@ def _introduce(listener: socket.socket, token: bytes) -> None:
             hello = _hello(connection, token)
             if hello is not None:
                 rank, size, port = hello
-                there[rank] = connection, port
-        ports = [there[rank][1] if rank in there else 0 for rank in range(size)]
-        for connection, _ in there.values():
+                connections[rank] = connection, port
+        ports = [connections[rank][1] if rank in connections else 0 for rank in range(size)]
+        for connection, _ in connections.values():
             with connection:
                 if 0 not in ports:
                     connection.sendall(struct.pack(f"!{size}H", *ports))
@@ -88,10 +88,10 @@ def _hello(connection: socket.socket, token: bytes) -> tuple[int, int, int] | No
     None.
     """
     connection.settimeout(LIMIT)
-    found = _exactly(connection, _HELLO.size)
-    if found is not None:
-        given, rank, size, port = _HELLO.unpack(found)
-        if secrets.compare_digest(given, token):
+    message = _exactly(connection, _HELLO.size)
+    if message is not None:
+        received_token, rank, size, port = _HELLO.unpack(message)
+        if secrets.compare_digest(received_token, token):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return rank, size, port
     connection.close()
@@ -99,16 +99,16 @@ def _hello(connection: socket.socket, token: bytes) -> tuple[int, int, int] | No
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes | None:
-    """So many bytes; None at the end of the connection."""
-    data, at = bytearray(size), 0
-    while at < size:
+    """Receive `size` bytes. Return None at the end of the connection."""
+    data, received = bytearray(size), 0
+    while received < size:
         try:
-            got = connection.recv_into(memoryview(data)[at:])
+            got = connection.recv_into(memoryview(data)[received:])
         except OSError:
             return None
         if not got:
             return None
-        at += got
+        received += got
     return bytes(data)
 
 
@@ -155,28 +155,28 @@ class Mesh:
 
     def _connect(self, unique_id: bytes) -> dict[int, socket.socket]:
         port, token = _ID.unpack_from(unique_id)
-        found: dict[int, socket.socket] = {}
+        connections: dict[int, socket.socket] = {}
         with _listen() as listener:
             hello = _HELLO.pack(token, self.rank, self.size, listener.getsockname()[1])
             with socket.create_connection((LOCALHOST, port), LIMIT) as root:
                 root.sendall(hello)
-                told = _exactly(root, 2 * self.size)
-            if told is None:
+                port_table = _exactly(root, 2 * self.size)
+            if port_table is None:
                 raise RuntimeError(f"NCCL: fewer than {self.size} processes connected within {LIMIT:g} s")
-            ports = struct.unpack(f"!{self.size}H", told)
+            ports = struct.unpack(f"!{self.size}H", port_table)
             for peer in range(self.rank):
                 connection = socket.create_connection((LOCALHOST, ports[peer]), LIMIT)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.sendall(hello)
-                found[peer] = connection
-            while len(found) < self.size - 1:
+                connections[peer] = connection
+            while len(connections) < self.size - 1:
                 connection, _ = listener.accept()
                 came = _hello(connection, token)
                 if came is not None:
-                    found[came[0]] = connection
-        for connection in found.values():
+                    connections[came[0]] = connection
+        for connection in connections.values():
             connection.settimeout(None)
-        return found
+        return connections
 
     def _write(self) -> None:
         while (item := self._outgoing.get()) is not None:

@@ -40,7 +40,7 @@ class ChildFailedError(Exception):
         }
         root = entries.pop(self.get_first_failure()[0])
         width = min(WIDTH, max(map(len, "\n".join([title, root, *entries.values()]).splitlines())))
-        others = list(entries.values()) or ["  <NO_OTHER_FAILURES>"]
+        other_failures = list(entries.values()) or ["  <NO_OTHER_FAILURES>"]
         return "\n".join(
             [
                 "",
@@ -48,7 +48,7 @@ class ChildFailedError(Exception):
                 title,
                 section * width,
                 "Failures:",
-                *others,
+                *other_failures,
                 section * width,
                 "Root Cause (first observed failure):",
                 root,
@@ -59,16 +59,16 @@ class ChildFailedError(Exception):
 
 def _entry(number: int, rank: int, failure: ProcessFailure) -> str:
     name = failure.signal_name()
-    by = "" if name == NOT_AVAILABLE else f" ({name})"
-    told = failure.traceback().rstrip().replace("\n", "\n  ")
+    signal_note = "" if name == NOT_AVAILABLE else f" ({name})"
+    traceback = failure.traceback().rstrip().replace("\n", "\n  ")
     return "\n".join(
         [
             f"[{number}]:",
             f"  time      : {failure.timestamp_isoformat()}",
             f"  host      : {socket.gethostname()}",
             f"  rank      : {rank} (local_rank: {failure.local_rank})",
-            f"  exitcode  : {failure.exitcode} (pid: {failure.pid}){by}",
+            f"  exitcode  : {failure.exitcode} (pid: {failure.pid}){signal_note}",
             f"  error_file: {failure.error_file}",
-            f"  traceback : {told}",
+            f"  traceback : {traceback}",
         ]
     )

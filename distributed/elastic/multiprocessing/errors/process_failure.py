@@ -59,12 +59,12 @@ class ProcessFailure:
     def _read(self) -> None:
         try:
             with open_regular(self.error_file) as file:
-                found = json.load(file)
-            message = found["message"]
-            told = message if isinstance(message, dict) else found
-            timestamp = int(told.get("extraInfo", told).get("timestamp", self.timestamp))
+                content = json.load(file)
+            message = content["message"]
+            details = message if isinstance(message, dict) else content
+            timestamp = int(details.get("extraInfo", details).get("timestamp", self.timestamp))
             datetime.fromtimestamp(timestamp)
-            self.error_file_data, self.timestamp = found, timestamp
+            self.error_file_data, self.timestamp = content, timestamp
             self.message = message if isinstance(message, dict) else str(message)
         except (
             *(ValueError, LookupError, TypeError, AttributeError),

@@ -55,15 +55,19 @@ def _set(writer: Writer, each: Instruction) -> None:
     comparison, *rest = [m for m in each.modifiers if m != "ftz"]
     (result, packed), (source, _) = element_of(rest[-2]), element_of(rest[-1])
     dtype = dtype_of(source)
-    one = {"f16": "u2(0x3C00)", "bf16": "u2(0x3F80)", "f32": "u4(0x3F800000)"}.get(result, "u4(0xFFFFFFFF)")
-    zero = f"{one[:2]}(0)"
+    true_value = {"f16": "u2(0x3C00)", "bf16": "u2(0x3F80)", "f32": "u4(0x3F800000)"}.get(
+        result, "u4(0xFFFFFFFF)"
+    )
+    false_value = f"{true_value[:2]}(0)"
     if packed:
         for i, operand in enumerate(each.operands[1:3]):
             writer.line(f"x{i} = {writer.read(operand, np.uint32)}")
         for name, part in (("low", "(x{0} & u4(65535))"), ("high", "(x{0} >> u4(16))")):
             a, b = (f"{part.format(i)}.astype(u2).view({SHORT[dtype]})" for i in range(2))
-            writer.line(f"{name} = where(compared({a}, {b}, {comparison!r}), {one}, {zero}).astype(u4)")
+            writer.line(
+                f"{name} = where(compared({a}, {b}, {comparison!r}), {true_value}, {false_value}).astype(u4)"
+            )
         return writer.store(each.operands[0], "low | (high << u4(16))", np.uint32)
     a, b = (writer.read(operand, dtype) for operand in each.operands[1:3])
-    text = f"where(compared({a}, {b}, {comparison!r}), {one}, {zero})"
-    return writer.store(each.operands[0], text, np.uint16 if one.startswith("u2") else np.uint32)
+    text = f"where(compared({a}, {b}, {comparison!r}), {true_value}, {false_value})"
+    return writer.store(each.operands[0], text, np.uint16 if true_value.startswith("u2") else np.uint32)

@@ -18,19 +18,20 @@ def bounds_of(writer: Writer, operands: Sequence[Operand]) -> str:
     names = [operand.name if isinstance(operand, Register) else "" for operand in operands]
     if not any(name in exchanged for name in names):
         return ""
-    places = writer.translation.places
+    register_index = writer.translation.register_index
     texts = [
-        f"(F.bounds[{places[name]}], {exchanged[name]!r})" if name in exchanged else "None" for name in names
+        f"(F.bounds[{register_index[name]}], {exchanged[name]!r})" if name in exchanged else "None"
+        for name in names
     ]
     return f", ({', '.join(texts)},)"
 
 
 def write_bounds(writer: Writer, each: Instruction) -> None:
     """Write the update of the bounds of an instruction's targets."""
-    exchanged, places = writer.translation.exchanged, writer.translation.places
+    exchanged, register_index = writer.translation.exchanged, writer.translation.register_index
     if not each.operands:
         return
-    targets = tuple(places[name] for name in registers_of(each.operands[0]) if name in exchanged)
+    targets = tuple(register_index[name] for name in registers_of(each.operands[0]) if name in exchanged)
     if each.opcode in ("st", "red") or not targets:
         return
     writer.begin(each)
@@ -39,15 +40,15 @@ def write_bounds(writer: Writer, each: Instruction) -> None:
 
 def _bound(writer: Writer, each: Instruction) -> str:
     """Return the expression for the bound of an instruction's result."""
-    exchanged, places = writer.translation.exchanged, writer.translation.places
+    exchanged, register_index = writer.translation.exchanged, writer.translation.register_index
     opcode, sources = each.opcode, each.operands[1:]
-    known = tuple(places[name] for name in registers_of(*sources) if name in exchanged)
+    known = tuple(register_index[name] for name in registers_of(*sources) if name in exchanged)
     if not known or opcode in OPAQUE:
         return "0.0"
 
     def of(*operands: Operand) -> tuple[int, ...]:
         named = (operand.name if isinstance(operand, Register) else "" for operand in operands)
-        return tuple(places[name] if name in exchanged else -1 for name in named)
+        return tuple(register_index[name] if name in exchanged else -1 for name in named)
 
     def values(dtype: object, *operands: Operand) -> str:
         return ", ".join(writer.read(operand, dtype) for operand in operands)

@@ -47,8 +47,10 @@ def _load_parameter(writer: Writer, each: Instruction, targets: Sequence[Operand
     if not isinstance(address.base, Symbol):
         if not writer.translation.function.is_kernel or len(targets) > 1:
             raise writer.unknown("(parameters of calls, and vectors, by addresses in registers)")
-        at = writer.address(address)
-        return writer.store(targets[0], f"s.parameter_at({at}, {SHORT[kind]}, {writer.masked})", kind)
+        address_text = writer.address(address)
+        return writer.store(
+            targets[0], f"s.parameter_at({address_text}, {SHORT[kind]}, {writer.masked})", kind
+        )
     name, size = address.base.name, np.dtype(kind).itemsize
     begin = writer.translation.parameters.get(name)
     for i, target in enumerate(targets):
@@ -89,9 +91,9 @@ def _atomic(writer: Writer, each: Instruction) -> None:
     order = next((m for m in each.modifiers if m in ("relaxed", "acquire", "release", "acq_rel")), "relaxed")
     operands = each.operands if each.opcode == "red" else each.operands[1:]
     values = [writer.read(operand, dtype) for operand in operands[1:]]
-    place = "shared" if space == "shared" else "global"
+    memory_name = "shared" if space == "shared" else "global"
     writer.line(
-        f"v = s.atomic_{place}({writer.address(operands[0])}, {operation!r}, ({', '.join(values)},), "
+        f"v = s.atomic_{memory_name}({writer.address(operands[0])}, {operation!r}, ({', '.join(values)},), "
         f"{order!r}, {writer.masked})"
     )
     if each.opcode == "atom":
@@ -103,20 +105,20 @@ _ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 @emits("cp")
 def _copy(writer: Writer, each: Instruction) -> None:
-    what = each.modifiers[1]
+    operation = each.modifiers[1]
     if each.modifiers[0] != "async":
         raise writer.unknown()
-    if what == "bulk":
+    if operation == "bulk":
         return EMITTERS["cp.async.bulk"](writer, each)
-    if what == "commit_group":
+    if operation == "commit_group":
         return writer.line(f"s.commit_copies({writer.masked})")
-    if what == "wait_all":
+    if operation == "wait_all":
         return writer.line(f"s.wait_for_copies(0, {writer.masked}, True)")
-    if what == "wait_group":
-        kept = each.operands[0]
-        assert isinstance(kept, Immediate)
-        return writer.line(f"s.wait_for_copies({kept.value}, {writer.masked})")
-    if what not in ("ca", "cg"):
+    if operation == "wait_group":
+        max_pending = each.operands[0]
+        assert isinstance(max_pending, Immediate)
+        return writer.line(f"s.wait_for_copies({max_pending.value}, {writer.masked})")
+    if operation not in ("ca", "cg"):
         raise writer.unknown()
     target, source = writer.address(each.operands[0]), writer.address(each.operands[1])
     size = each.operands[2]

@@ -193,8 +193,8 @@ def _signs(writer: Writer, each: Instruction) -> None:
     if np.dtype(dtype).kind not in "iu":  # only the sign changes, that of NaN too
         bits = 8 * np.dtype(dtype).itemsize
         unsigned, sign = f"u{bits // 8}", 1 << (bits - 1)
-        change = f"^ {unsigned}({sign})" if each.opcode == "neg" else f"& {unsigned}({sign - 1})"
-        text = f"(({{0}}).view({unsigned}) {change}).view({SHORT[dtype]})"
+        sign_operation = f"^ {unsigned}({sign})" if each.opcode == "neg" else f"& {unsigned}({sign - 1})"
+        text = f"(({{0}}).view({unsigned}) {sign_operation}).view({SHORT[dtype]})"
     _elementwise(writer, each, each.operands[1:], text, None)
 
 

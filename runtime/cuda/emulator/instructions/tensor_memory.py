@@ -15,15 +15,15 @@ SCALED = {"mxf8f6f4": ("block32",), "mxf4": ("block32",), "mxf4nvf4": ("block16"
 
 @emits("tcgen05")
 def _tensor_memory(writer: Writer, each: Instruction) -> None:
-    what = each.modifiers[0]
+    operation = each.modifiers[0]
     if "cta_group::2" in each.modifiers:
         raise writer.unknown("(products of two blocks)")
-    match what:
+    match operation:
         case "alloc" | "dealloc":
             first, count = each.operands
-            at = writer.address(first) if what == "alloc" else writer.read(first, np.uint32)
-            call = "allocate" if what == "alloc" else "free"
-            writer.line(f"s.units.cores.{call}({at}, {writer.read(count, np.uint32)}, {writer.masked})")
+            address = writer.address(first) if operation == "alloc" else writer.read(first, np.uint32)
+            call = "allocate" if operation == "alloc" else "free"
+            writer.line(f"s.units.cores.{call}({address}, {writer.read(count, np.uint32)}, {writer.masked})")
         case "relinquish_alloc_permit":
             writer.line(f"s.units.cores.relinquish({writer.masked})")
         case "ld" | "st":
@@ -55,14 +55,16 @@ def _access(writer: Writer, each: Instruction) -> None:
     split = rest[0].value if rest and isinstance(rest[0], Immediate) else 0
     if len(items) != int(each.modifiers[4][1:]) or (shape == "16x32bx2") != bool(rest):
         raise writer.unknown()
-    at = writer.address(address)
+    address_text = writer.address(address)
     if each.modifiers[0] == "ld":
-        writer.line(f"v = s.units.cores.load({len(items)}, {shape!r}, {at}, {split}, {writer.masked})")
+        writer.line(
+            f"v = s.units.cores.load({len(items)}, {shape!r}, {address_text}, {split}, {writer.masked})"
+        )
         for i, item in enumerate(items):
             writer.store(item, f"v[{i}]", np.uint32)
     else:
         values = ", ".join(writer.read(item, np.uint32) for item in items)
-        writer.line(f"s.units.cores.store({shape!r}, {at}, {split}, ({values},), {writer.masked})")
+        writer.line(f"s.units.cores.store({shape!r}, {address_text}, {split}, ({values},), {writer.masked})")
 
 
 def _products(writer: Writer, each: Instruction) -> None:
@@ -92,11 +94,11 @@ def _scaled_products(writer: Writer, each: Instruction) -> None:
     sums, left, right, descriptor, *scales, adds = each.operands
     if isinstance(left, Address):
         raise writer.unknown("(a scaled left operand in tensor memory)")
-    at = ", ".join(writer.address(each) for each in scales)
+    scale_addresses = ", ".join(writer.address(each) for each in scales)
     writer.line(
         f"s.units.cores.multiply_scaled({kind!r}, {int(vector.removeprefix('block'))}, {writer.address(sums)}, "
-        f"{_operand(writer, left)}, {writer.read(right, np.uint64)}, {writer.read(descriptor, np.uint32)}, {at}, "
-        f"{writer.read(adds, np.bool_)}, {writer.masked})"
+        f"{_operand(writer, left)}, {writer.read(right, np.uint64)}, {writer.read(descriptor, np.uint32)}, "
+        f"{scale_addresses}, {writer.read(adds, np.bool_)}, {writer.masked})"
     )
 
 

@@ -12,19 +12,19 @@ from .writer import Writer, emits, items_of
 
 @emits("mbarrier")
 def _barrier(writer: Writer, each: Instruction) -> None:
-    what, rest = each.modifiers[0], each.modifiers[1:]
-    if what in ("init", "inval", "expect_tx"):
+    operation, rest = each.modifiers[0], each.modifiers[1:]
+    if operation in ("init", "inval", "expect_tx"):
         address = writer.address(each.operands[0])
-        if what == "inval":
+        if operation == "inval":
             return writer.line(f"s.units.end_barrier({address}, {writer.masked})")
         count = writer.read(each.operands[1], np.uint32)
-        call = "make_barrier" if what == "init" else "expect"
+        call = "make_barrier" if operation == "init" else "expect"
         return writer.line(f"s.units.{call}({address}, {count}, {writer.masked})")
-    if what != "arrive" or "noComplete" in rest:
+    if operation != "arrive" or "noComplete" in rest:
         raise writer.unknown()
     address = writer.address(each.operands[1])
-    given = writer.read(each.operands[2], np.uint32) if len(each.operands) > 2 else "u4(1)"
-    count, expected = ("u4(1)", given) if "expect_tx" in rest else (given, "u4(0)")
+    operand = writer.read(each.operands[2], np.uint32) if len(each.operands) > 2 else "u4(1)"
+    count, expected = ("u4(1)", operand) if "expect_tx" in rest else (operand, "u4(0)")
     writer.line(f"v = s.units.arrive({address}, {count}, {expected}, {writer.masked})")
     return writer.store(each.operands[0], "v", np.uint64)
 
@@ -33,7 +33,7 @@ def _barrier(writer: Writer, each: Instruction) -> None:
 def _wait(writer: Writer, each: Instruction) -> None:
     kind = np.uint32 if "parity" in each.modifiers else np.uint64
     address, value = writer.address(each.operands[1]), writer.read(each.operands[2], kind)
-    writer.line(f"s.asked = {address}, {value}")
+    writer.line(f"s.tested_phase = {address}, {value}")
 
 
 @emits("fence.proxy")
@@ -54,8 +54,8 @@ def _map(writer: Writer, each: Instruction) -> None:
         )
     if each.modifiers[:2] != ("replace", "tile") or not each.modifiers[3].startswith("shared"):
         raise writer.unknown()
-    *place, value = each.operands[1:]
-    number = place[0].value if place and isinstance(place[0], Immediate) else 0
+    *index_operand, value = each.operands[1:]
+    number = index_operand[0].value if index_operand and isinstance(index_operand[0], Immediate) else 0
     return writer.line(
         f"s.units.copies.replace_field({each.modifiers[2]!r}, {number}, {address}, {writer.read(value, np.uint64)}, "
         f"{writer.masked})"
@@ -85,9 +85,9 @@ def _bulk(writer: Writer, each: Instruction) -> None:
     if rest[0] == "commit_group":
         return writer.line(f"s.units.copies.commit_stores({writer.masked})")
     if rest[0] == "wait_group":
-        kept = each.operands[0]
-        assert isinstance(kept, Immediate)
-        return writer.line(f"s.units.copies.wait_for_stores({kept.value}, {writer.masked})")
+        max_pending = each.operands[0]
+        assert isinstance(max_pending, Immediate)
+        return writer.line(f"s.units.copies.wait_for_stores({max_pending.value}, {writer.masked})")
     if any(name in rest for name in ("multicast::cluster", "im2col", "tile::gather4", "tile::scatter4")):
         raise writer.unknown()
     if rest[0] == "tensor":
@@ -122,26 +122,26 @@ def _bulk_tensor(writer: Writer, each: Instruction, rest: tuple[str, ...]) -> No
 
 @emits("wgmma")
 def _products(writer: Writer, each: Instruction) -> None:
-    what = each.modifiers[0]
-    if what == "fence":
+    operation = each.modifiers[0]
+    if operation == "fence":
         return writer.line(f"s.units.products.fence(R, {writer.masked})")
-    if what == "commit_group":
+    if operation == "commit_group":
         return writer.line(f"s.units.products.commit({writer.masked})")
-    if what == "wait_group":
-        kept = each.operands[0]
-        assert isinstance(kept, Immediate)
-        return writer.line(f"s.units.products.wait({kept.value}, R, {writer.masked})")
-    if what != "mma_async" or "sp" in each.modifiers:
+    if operation == "wait_group":
+        max_pending = each.operands[0]
+        assert isinstance(max_pending, Immediate)
+        return writer.line(f"s.units.products.wait({max_pending.value}, R, {writer.masked})")
+    if operation != "mma_async" or "sp" in each.modifiers:
         raise writer.unknown()
-    shape = next(found for m in each.modifiers if (found := re.fullmatch(r"m64n(\d+)k(\d+)", m)))
+    shape = next(match for m in each.modifiers if (match := re.fullmatch(r"m64n(\d+)k(\d+)", m)))
     types = [m for m in each.modifiers[4:] if m != "satfinite"]
     if len(types) != 3 or types[0] not in ("f16", "f32", "s32"):
         raise writer.unknown()
     sums, left, right, scale, *numbers = each.operands
-    given = [item.value for item in numbers if isinstance(item, Immediate)] + [0] * 4
-    signs = (given[0], given[1]) if len(numbers) >= 2 else (1, 1)
+    immediates = [item.value for item in numbers if isinstance(item, Immediate)] + [0] * 4
+    signs = (immediates[0], immediates[1]) if len(numbers) >= 2 else (1, 1)
     in_registers = isinstance(left, Vector)
-    turned = (False, bool(given[2])) if in_registers else (bool(given[2]), bool(given[3]))
+    turned = (False, bool(immediates[2])) if in_registers else (bool(immediates[2]), bool(immediates[3]))
     if isinstance(left, Vector):
         a = repr(tuple(writer.place(item) for item in left.items))
     else:

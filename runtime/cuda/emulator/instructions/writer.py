@@ -75,7 +75,7 @@ class Writer:
         self.mask = None if self.whole else "M"
         if instruction.guard is not None:
             register, negated = instruction.guard
-            read = f"R[{self.translation.places[register.name]}]"
+            read = f"R[{self.translation.register_index[register.name]}]"
             self.line(f"m = s.guarded(M, {'~' if negated else ''}{read})")
             self.mask = "m"
 
@@ -118,7 +118,7 @@ class Writer:
     def place(self, operand: Operand) -> int:
         """Return the index of a register in ``R``."""
         assert isinstance(operand, Register)
-        return self.translation.places[operand.name]
+        return self.translation.register_index[operand.name]
 
     def read(self, operand: Operand, dtype: Any) -> str:
         """Return the expression for an operand as a type."""
@@ -147,14 +147,14 @@ class Writer:
         """Return the address of a variable in its own state space."""
         translation = self.translation
         parameters = translation.parameters if translation.function.is_kernel else {}
-        for places in (
+        for addresses in (
             translation.function.locals,
             translation.module.shared,
             translation.addresses,
             parameters,
         ):
-            if operand.name in places:
-                return places[operand.name]
+            if operand.name in addresses:
+                return addresses[operand.name]
         raise UntranslatableError(f"symbol {operand.name!r}")
 
     def joined(self, vector: Vector, dtype: Any) -> str:
