@@ -61,8 +61,8 @@ def block_indices(sizes: Sequence[int], turned: int | None, limit: int = BLOCK) 
         room //= steps[d]
     starts = [range(0, size, step) for size, step in zip(sizes, steps, strict=True)]
     return [
-        tuple(slice(start, start + step) for start, step in zip(place, steps, strict=True))
-        for place in itertools.product(*starts)
+        tuple(slice(start, start + step) for start, step in zip(corner, steps, strict=True))
+        for corner in itertools.product(*starts)
     ]
 
 

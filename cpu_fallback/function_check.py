@@ -73,8 +73,8 @@ def reduction(name: str, width: int) -> Callable[..., Array]:
 @cache
 def has_bits_of_eager(name: str) -> bool:
     """Return True if instructions are bitwise identical to a float32 ufunc, or to an eager kernel's reduction."""
-    found = target()
-    if found is None or not found.fuses:
+    processor = target()
+    if processor is None or not processor.fuses:
         return False
     if name == OWN_TANH:
         return True
@@ -85,12 +85,12 @@ def has_bits_of_eager(name: str) -> bool:
         return _reduces_alike(name, dot_width())
     if name not in FUNCTIONS and name not in RANGED:
         return False
-    given = _numbers()
+    samples = _numbers()
     if name in RANGED:
-        given = given[~(np.abs(given) > np.float32(RANGED[name][1]))]
+        samples = samples[~(np.abs(samples) > np.float32(RANGED[name][1]))]
     with np.errstate(all="ignore"):
-        expected = getattr(np, name)(given)
-    return same_bits(computed(name, given), expected)
+        expected = getattr(np, name)(samples)
+    return same_bits(computed(name, samples), expected)
 
 
 @cache
@@ -105,15 +105,15 @@ def _reduces_alike(name: str, width: int) -> bool:
     rng, reduced = np.random.default_rng(1), reduction(name, width or 16)
     for n in LENGTHS:
         a, b = rng.standard_normal((2, ROWS, n), np.float32)
-        given = (a, b)[: rows_of(name)]
-        if not np.array_equal(rounded(name, reduced(*given)), rounded(name, EAGER[name](*given))):
+        operands = (a, b)[: rows_of(name)]
+        if not np.array_equal(rounded(name, reduced(*operands)), rounded(name, EAGER[name](*operands))):
             return False
     return True
 
 
-def rounded(name: str, found: Array) -> Array:
+def rounded(name: str, result: Array) -> Array:
     """Return the results of a row reduction as eager kernels use them, at most float32."""
-    return found.astype(np.float32) if name in ("wide_spread", "finite_sum") else found
+    return result.astype(np.float32) if name in ("wide_spread", "finite_sum") else result
 
 
 def streamed_sums(a: Array) -> Array:
@@ -135,14 +135,14 @@ def _deviations(a: Array) -> Array:
 
 def _spread(a: Array) -> Array:
     """Return the same in float32, or in float64 if that overflows, as the eager variance does."""
-    found = _deviations(a)
-    return np.where(np.isfinite(found), found, _deviations(a.astype(np.float64)))
+    spread = _deviations(a)
+    return np.where(np.isfinite(spread), spread, _deviations(a.astype(np.float64)))
 
 
 def _finite_sum(a: Array) -> Array:
     """Return the sums of rows, in float64 if they overflow."""
-    found: Array = line_sums(a)
-    return np.where(np.isfinite(found), found, a.sum(1, np.float64))
+    sums: Array = line_sums(a)
+    return np.where(np.isfinite(sums), sums, a.sum(1, np.float64))
 
 
 def _half_sum(a: Array) -> Array:
@@ -162,12 +162,12 @@ def _lane_sum(a: Array) -> Array:
         for i in range(steps.shape[1]):
             lanes += steps[:, i]
         both = (lanes[:, 0] + lanes[:, 1]) + (lanes[:, 2] + lanes[:, 3])
-        found, rest = (np.zeros(len(a), a.dtype) for _ in range(2))
+        piece_sum, rest = (np.zeros(len(a), a.dtype) for _ in range(2))
         for lane in range(NUM_LANES):
-            found += both[:, lane]
+            piece_sum += both[:, lane]
         for i in range(whole, piece.shape[1]):
             rest += piece[:, i]
-        total += found + rest
+        total += piece_sum + rest
     return total
 
 

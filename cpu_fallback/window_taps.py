@@ -21,18 +21,18 @@ MAX_TABLE_ELEMENTS = 1 << 12
 
 
 class LineTaps(NamedTuple):
-    """Along one dimension of `n` elements: the place of each tap of each window, and whether it is inside."""
+    """Along one dimension of `n` elements: the position of each tap of each window, and whether it is inside."""
 
     n: int
-    at: Array
-    there: Array
+    positions: Array
+    is_valid: Array
 
     @property
     def matrix(self) -> Array:
         """(n, windows): how often each window has each element."""
-        made = np.zeros((self.n, len(self.at)))
-        columns = np.broadcast_to(np.arange(len(self.at))[:, None], self.at.shape)
-        np.add.at(made, (self.at[self.there], columns[self.there]), 1)
+        made = np.zeros((self.n, len(self.positions)))
+        columns = np.broadcast_to(np.arange(len(self.positions))[:, None], self.positions.shape)
+        np.add.at(made, (self.positions[self.is_valid], columns[self.is_valid]), 1)
         return made
 
 
@@ -42,8 +42,8 @@ def window_taps(window: Window) -> list[LineTaps]:
     for n, k, s, p, d, out in zip(
         window.spatial, window.kernel, window.stride, window.padding, window.dilation, window.out, strict=True
     ):
-        at = (np.arange(out) * s - p)[:, None] + np.arange(k) * d
-        lines.append(LineTaps(n, at, (at >= 0) & (at < n)))
+        positions = (np.arange(out) * s - p)[:, None] + np.arange(k) * d
+        lines.append(LineTaps(n, positions, (positions >= 0) & (positions < n)))
     return lines
 
 
@@ -53,19 +53,19 @@ def even_taps(spatial: Sequence[int], out: Sequence[int]) -> list[LineTaps]:
     for n, size in zip(spatial, out, strict=True):
         o = np.arange(size)
         start, end = o * n // size, -(-(o + 1) * n // size)
-        at = start[:, None] + np.arange(int((end - start).max()))
-        lines.append(LineTaps(n, at, at < end[:, None]))
+        positions = start[:, None] + np.arange(int((end - start).max()))
+        lines.append(LineTaps(n, positions, positions < end[:, None]))
     return lines
 
 
 def joined_taps(lines: Sequence[LineTaps]) -> tuple[Array, Array]:
     """(windows, taps) of all dimensions, the last one fastest: the number of each in its plane, and whether it is."""
-    flat, there = np.zeros((1, 1), np.int64), np.ones((1, 1), np.bool_)
+    flat, is_valid = np.zeros((1, 1), np.int64), np.ones((1, 1), np.bool_)
     for line in lines:
-        windows, taps = len(flat) * len(line.at), flat.shape[1] * line.at.shape[1]
-        flat = (flat[:, None, :, None] * line.n + line.at[None, :, None, :]).reshape(windows, taps)
-        there = (there[:, None, :, None] & line.there[None, :, None, :]).reshape(windows, taps)
-    return flat, there
+        windows, taps = len(flat) * len(line.positions), flat.shape[1] * line.positions.shape[1]
+        flat = (flat[:, None, :, None] * line.n + line.positions[None, :, None, :]).reshape(windows, taps)
+        is_valid = (is_valid[:, None, :, None] & line.is_valid[None, :, None, :]).reshape(windows, taps)
+    return flat, is_valid
 
 
 def maxima_by_table(
@@ -83,15 +83,15 @@ def maxima_by_table(
     rank = len(lines)
     planes = math.prod(spec.sizes[:-rank])
     area = math.prod(line.n for line in lines)
-    count = planes * math.prod(line.at.size for line in lines)
+    count = planes * math.prod(line.positions.size for line in lines)
     if not 0 < count <= MAX_TABLE_ELEMENTS:
         return None
-    index, there = joined_taps(lines)
-    if not there.any(1).all():
+    index, is_valid = joined_taps(lines)
+    if not is_valid.any(1).all():
         return None
-    local = np.where(there, index, np.take_along_axis(index, there.argmax(1)[:, None], 1))
+    local = np.where(is_valid, index, np.take_along_axis(index, is_valid.argmax(1)[:, None], 1))
     table = (np.arange(planes)[:, None, None] * area + local).reshape(-1, local.shape[1])
-    places = np.ascontiguousarray(np.broadcast_to(local, (planes, *local.shape))).reshape(-1)
+    positions = np.ascontiguousarray(np.broadcast_to(local, (planes, *local.shape))).reshape(-1)
     starts = np.arange(0, table.size, table.shape[1])
     sizes, out_np = outputs[0].sizes, outputs[0].np_dtype
     widens, is_float = spec.np_dtype != np_dtype, np_dtype.kind == "f"
@@ -101,25 +101,25 @@ def maxima_by_table(
         candidates = array.take(table)
         if widens:
             candidates = candidates.astype(np_dtype)
-        at = candidates.argmax(1)
-        at += starts
-        best = candidates.take(at)
+        best_indices = candidates.argmax(1)
+        best_indices += starts
+        best = candidates.take(best_indices)
         # The product of a line with itself is NaN only where there is one.
         if is_float and (square := best.dot(best)) != square:
             return None
-        return best.astype(out_np) if widens else best, at
+        return best.astype(out_np) if widens else best, best_indices
 
     def into(values: Any, indices: Any, array: Any) -> None:
         made = found(array)
         if made is None:
             general(values, indices, array)
             return
-        best, at = made
+        best, best_indices = made
         values[...] = best.reshape(sizes)
         if flat_indices:
-            places.take(at, None, indices.reshape(-1), "clip")
+            positions.take(best_indices, None, indices.reshape(-1), "clip")
         else:
-            indices[...] = places.take(at).reshape(sizes)
+            indices[...] = positions.take(best_indices).reshape(sizes)
 
     def first(array: Any) -> Any:
         made = found(array)

@@ -66,9 +66,9 @@ def main() -> int:
 def _run() -> int:
     parser = Parser(prog="python -m triten.perf", description="Measure triten beside its peers.")
     commands = parser.add_subparsers(dest="measurement", required=True)
-    asked = sys.argv[1:2]
+    command = sys.argv[1:2]
     for name, (path, summary) in MEASUREMENTS.items():
-        if asked == [name]:
+        if command == [name]:
             module = import_module(path, __package__)
             module.add_arguments(commands.add_parser(name, help=summary, description=module.__doc__))
         else:

@@ -169,12 +169,12 @@ def is_passed_over(launch: Mapping[str, Any]) -> bool:
 
     On targets with declarations, this would be an error.
     """
-    found, expected = launch["found"], launch["expected"]
+    compiled, expected = launch["found"], launch["expected"]
     return (
         launch["request"]["target"] in RELATIVES
         and launch["is_tried"]
-        and "error" not in found
-        and found["shared"] > expected["opt_in"]
+        and "error" not in compiled
+        and compiled["shared"] > expected["opt_in"]
     )
 
 

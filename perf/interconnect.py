@@ -42,27 +42,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print. Raises RefusalError where there is no MPI, or for too few ranks or rounds."""
+    """Measure and print. Raise RefusalError without MPI, or for too few ranks or rounds."""
     if arguments.ranks < 2 or arguments.rounds < 1:
         raise RefusalError("--ranks must be at least 2, and --rounds at least 1")
     if not distributed.is_mpi_available():
         raise RefusalError("MPI is not installed: pip install 'triten[mpi]'")
     try:
         with Ranks(__name__.partition(".")[0], "mpi", arguments.ranks) as ranks:
-            found = ranks.tell(
+            report = ranks.tell(
                 "call", function=f"{__name__}:measured_rows", arguments={"rounds": arguments.rounds}
             )[0]
     except RuntimeError as error:
         raise RefusalError(str(error)) from None
-    print(found["interconnect"])
+    print(report["interconnect"])
     print(f"{'':<28}{'measured us':>14}{'predicted us':>14}{'ratio':>8}")
-    for name, measured, predicted in found["rows"]:
+    for name, measured, predicted in report["rows"]:
         print(f"{name:<28}{1e6 * measured:>14,.1f}{1e6 * predicted:>14,.1f}{predicted / measured:>8.2f}")
     return 0
 
 
 def measured_rows(rounds: int) -> dict[str, Any]:
-    """In a rank: the fitted interconnect in words, and rows of name, measured and predicted seconds."""
+    """Return the fitted interconnect as text, and rows of name, measured and predicted seconds; runs in a rank."""
     ranks = distributed.get_world_size()
     step = AveragedStep()
     buffers = buffers_of(max(*SIZES, *DEFAULT_SIZES), ranks)
@@ -76,10 +76,10 @@ def measured_rows(rounds: int) -> dict[str, Any]:
     predicted = [network.collective("all_reduce", nbytes, ranks).seconds for nbytes in SIZES]
     names = [*(f"all_reduce of {nbytes:,} bytes" for nbytes in SIZES), STEP]
     rows = list(zip(names, seconds[len(cases) :], [*predicted, step.predicted(network)], strict=True))
-    said = f"{ranks} ranks: {_figures(network.inside)}"
+    description = f"{ranks} ranks: {_figures(network.inside)}"
     if network.inside.large is not None:
-        said += f"; from {network.inside.large_from:,.0f} bytes on {_figures(network.inside.large)}"
-    return {"interconnect": f"{said}; {network.source}", "rows": rows}
+        description += f"; from {network.inside.large_from:,.0f} bytes on {_figures(network.inside.large)}"
+    return {"interconnect": f"{description}; {network.source}", "rows": rows}
 
 
 def _figures(link: Link) -> str:
@@ -130,13 +130,13 @@ class AveragedStep:
 
 
 def _buckets(parameters: list[Any]) -> list[list[Any]]:
-    """Parameters in buckets, as `DataParallel` has them."""
-    found: list[list[Any]] = [[]]
+    """Return the parameters in the buckets of `DataParallel`."""
+    buckets: list[list[Any]] = [[]]
     filled = 0
     for parameter in parameters:
-        found[-1].append(parameter)
+        buckets[-1].append(parameter)
         filled += parameter.numel() * parameter.itemsize
-        if filled >= (BUCKET_BYTES if len(found) > 1 else FIRST_BUCKET_BYTES):
-            found.append([])
+        if filled >= (BUCKET_BYTES if len(buckets) > 1 else FIRST_BUCKET_BYTES):
+            buckets.append([])
             filled = 0
-    return [bucket for bucket in found if bucket]
+    return [bucket for bucket in buckets if bucket]

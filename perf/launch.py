@@ -93,7 +93,7 @@ def launch_slices(count: int) -> dict[str, Slice]:
     kernel = launch.aligned.__globals__  # the function written for the kernel holds what it launches with
     buffer, pointers = kernel["new_buffer"]()
     kernel["pack"](buffer, 0, *values)
-    given = ", ".join(map(str, values))
+    arguments = ", ".join(map(str, values))
     block = f"{kernel['function']}, 1, 1, 1, {kernel['threads']}, 1, 1, {kernel['shared']}, 0, {pointers}, 0"
     names = {
         "plan": launch.enqueue,
@@ -104,8 +104,8 @@ def launch_slices(count: int) -> dict[str, Slice]:
         "buffer": buffer,
     }
     return {
-        "plan to driver": queued(f"plan(grid, {given})", names, tt.cuda.synchronize),
-        "kernel to driver": queued(f"kernel(grid, 0, {given})", names, tt.cuda.synchronize),
+        "plan to driver": queued(f"plan(grid, {arguments})", names, tt.cuda.synchronize),
+        "kernel to driver": queued(f"kernel(grid, 0, {arguments})", names, tt.cuda.synchronize),
         "driver's call": queued(f"call({block})", names, tt.cuda.synchronize),
         "driver's call by ctypes": queued(f"ctypes({block})", names, tt.cuda.synchronize),
     }

@@ -19,21 +19,21 @@ COUNT = 10_000
 
 
 def bytes_each(make: Callable[[], object], count: int = COUNT) -> float:
-    """Bytes that stay allocated for each result of `make`, NumPy's data buffers among them.
+    """Return the bytes that stay allocated per result of `make`, including NumPy's data buffers.
 
     Example:
         >>> from triten.perf.memory import bytes_each
         >>> 4096 <= bytes_each(lambda: bytearray(4096), 100) < 4300
         True
     """
-    kept: list[object] = [None] * count
+    results: list[object] = [None] * count
     make()  # what is made once in a process does not count
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for index in range(count):
-            kept[index] = make()
+            results[index] = make()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:

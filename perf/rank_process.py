@@ -30,9 +30,9 @@ class Rank:
         self.run: Callable[[], object] = self.distributed.barrier
 
     def prepare(self, collective: str, nbytes: int) -> list[float]:
-        """Make the operands of a collective of float32, run it once, and say the least and the most of its result.
+        """Allocate the operands of a float32 collective, run it once, and return minimum and maximum of its result.
 
-        `nbytes` is the size of the whole tensor, with an element for each rank at least where ranks have parts.
+        `nbytes` is the size of the whole tensor; each rank gets at least one element.
         """
         ones, empty, distributed = self.library.ones, self.library.empty, self.distributed
         count = max(1, nbytes // 4)
@@ -46,14 +46,14 @@ class Rank:
             result = ones(count) * (1.0 if distributed.get_rank() == 0 else 0.0)
             self.run = lambda: distributed.broadcast(result, 0)
         elif collective == "all_gather":
-            given, result = ones(part) * (distributed.get_rank() + 1.0), empty(whole)
-            self.run = lambda: distributed.all_gather_into_tensor(result, given)
+            operand, result = ones(part) * (distributed.get_rank() + 1.0), empty(whole)
+            self.run = lambda: distributed.all_gather_into_tensor(result, operand)
         elif collective == "reduce_scatter":
-            given, result = ones(whole), empty(part)
-            self.run = lambda: distributed.reduce_scatter_tensor(result, given)
+            operand, result = ones(whole), empty(part)
+            self.run = lambda: distributed.reduce_scatter_tensor(result, operand)
         elif collective == "all_to_all":
-            given, result = ones(whole) * (distributed.get_rank() + 1.0), empty(whole)
-            self.run = lambda: distributed.all_to_all_single(result, given)
+            operand, result = ones(whole) * (distributed.get_rank() + 1.0), empty(whole)
+            self.run = lambda: distributed.all_to_all_single(result, operand)
         else:
             raise ValueError(f"prepare: no collective is called {collective!r}")
         self.run()

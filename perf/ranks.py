@@ -82,14 +82,14 @@ class Ranks:
         self._folder.cleanup()
 
     def _answers(self) -> list[Any]:
-        found = []
+        answers = []
         for rank, process in enumerate(self._processes):
             assert process.stdout is not None
             line = process.stdout.readline()
             if not line:
-                said = self._errors[rank].read_text().splitlines() or ["nothing"]
+                error_lines = self._errors[rank].read_text().splitlines() or ["nothing"]
                 for other in self._processes:
                     other.kill()  # they wait for this one
-                raise RuntimeError(f"rank {rank} of {self.count} ended: {said[-1]}")
-            found.append(json.loads(line))
-        return found
+                raise RuntimeError(f"rank {rank} of {self.count} ended: {error_lines[-1]}")
+            answers.append(json.loads(line))
+        return answers

@@ -51,9 +51,9 @@ def require_writable(path: Path | None) -> None:
 
 
 def require_writable_folder(folder: Path, shown: Path | None = None) -> None:
-    """Refuse a folder in which no file could be made, nor it where it is missing."""
-    there = next((path for path in (folder, *folder.absolute().parents) if path.exists()), None)
-    if there is None or not there.is_dir():
-        raise RefusalError(f"cannot write {shown or folder}: {there} is no folder")
-    if not os.access(there, os.W_OK | os.X_OK):
+    """Raise RefusalError for a folder that is not writable, or that is missing and cannot be created."""
+    ancestor = next((path for path in (folder, *folder.absolute().parents) if path.exists()), None)
+    if ancestor is None or not ancestor.is_dir():
+        raise RefusalError(f"cannot write {shown or folder}: {ancestor} is no folder")
+    if not os.access(ancestor, os.W_OK | os.X_OK):
         raise RefusalError(f"cannot write {shown or folder}: no permission")

@@ -51,12 +51,12 @@ def read_result(path: Path) -> dict[str, Any]:
         return {}
     try:
         with open_regular(path) as file:
-            found = json.loads(file.read())
+            sections = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: damaged, or no result file: not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected a JSON object of sections, got {type(found).__name__}")
-    return found
+    if not isinstance(sections, dict):
+        raise ValueError(f"{path}: expected a JSON object of sections, got {type(sections).__name__}")
+    return sections
 
 
 def write_section(path: Path, section: str, payload: Mapping[str, Any]) -> None:
@@ -126,14 +126,14 @@ def _git(*arguments: str) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of the libraries that kernels are made and run with, of those that are installed."""
-    found = {}
+    """Return the versions of the installed libraries that compile and run kernels."""
+    versions = {}
     for name in DISTRIBUTIONS:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def kernel_driver_version() -> str:

@@ -89,8 +89,8 @@ class Configuration:
 
     def takes_all_registers(self, capability: int) -> bool:
         """Return True if the compiler for a device may use all registers that `blocks` leave."""
-        asked = self.all_registers
-        return asked if isinstance(asked, bool) else capability in asked
+        capabilities = self.all_registers
+        return capabilities if isinstance(capabilities, bool) else capability in capabilities
 
     @property
     def warps_of_a_block(self) -> int:
@@ -179,16 +179,18 @@ class Declaration:
             if signature.get(name, "").startswith("*")
         )
 
-    def covering(self, dtype: str, found: Configuration, capability: int) -> Configuration | None:
+    def covering(self, dtype: str, launched: Configuration, capability: int) -> Configuration | None:
         """Return the declared configuration that equals the launch's own or bounds it, or None."""
-        declared = [one for one in self.configurations.get(dtype, ()) if one.is_for(capability)]
-        shape = (found.tile, found.warps, found.stages)
-        for one in declared:
-            if (one.tile, one.warps, one.stages) == shape:
-                return one
-        for one in declared if self.smaller else ():
-            if (one.warps, one.stages) == shape[1:] and found.elements <= one.elements:
-                return one
+        declared = [
+            candidate for candidate in self.configurations.get(dtype, ()) if candidate.is_for(capability)
+        ]
+        shape = (launched.tile, launched.warps, launched.stages)
+        for candidate in declared:
+            if (candidate.tile, candidate.warps, candidate.stages) == shape:
+                return candidate
+        for candidate in declared if self.smaller else ():
+            if (candidate.warps, candidate.stages) == shape[1:] and launched.elements <= candidate.elements:
+                return candidate
         return None
 
 
@@ -227,8 +229,8 @@ def register_limit(
     if declaration is None:
         return None
     tile = tuple(constants[name] for name in declaration.tile)
-    found = Configuration(tile, warps, stages)  # type: ignore[arg-type]
-    meant = declaration.covering(declaration.dtype_of(signature), found, capability)
+    launched = Configuration(tile, warps, stages)  # type: ignore[arg-type]
+    meant = declaration.covering(declaration.dtype_of(signature), launched, capability)
     if meant is None or not meant.takes_all_registers(capability):
         return None
     functions = [value.fn.__name__ for value in constants.values() if hasattr(value, "fn")]

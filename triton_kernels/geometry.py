@@ -22,7 +22,10 @@ class Geometry(NamedTuple):
     def extent(self) -> int:
         """Return the largest offset, in elements, of any operand."""
         return max(
-            (sum((n - 1) * abs(s) for n, s in zip(self.sizes, one, strict=True)) for one in self.strides),
+            (
+                sum((n - 1) * abs(s) for n, s in zip(self.sizes, strides, strict=True))
+                for strides in self.strides
+            ),
             default=0,
         )
 

@@ -104,9 +104,9 @@ class Launch:
         if planned.launches is not None:
             planned.launches.append(self)
         if listeners:
-            given = {**constexprs, "num_warps": num_warps, "num_stages": num_stages}
+            options = {**constexprs, "num_warps": num_warps, "num_stages": num_stages}
             for listener in listeners:
-                listener.on_launch_planned(kernel, given)
+                listener.on_launch_planned(kernel, options)
         pointers = tuple(i for i, name in enumerate(signature) if name in self._blocks)
         self.enqueue = FunctionType(
             enqueue_code(len(signature), pointers),

@@ -45,15 +45,15 @@ def launch(
             "enable_fp_fusion"
         ) from None
     bound.apply_defaults()
-    given = bound.arguments
-    device = device_of(name, given)
+    arguments = bound.arguments
+    device = device_of(name, arguments)
     types: dict[str, str] = {}
     constants: dict[str, object] = {}
     divisible: list[str] = []
     unaligned: list[str] = []
     values: list[int | float] = []
     for parameter in parameters:
-        each, value = parameter.name, given[parameter.name]
+        each, value = parameter.name, arguments[parameter.name]
         if parameter.is_constexpr or value is None:
             constants[each] = constant(name, each, value)
         elif isinstance(value, TensorImpl):
@@ -92,26 +92,26 @@ def launch(
             num_stages=num_stages,
             enable_fp_fusion=enable_fp_fusion,
         )
-    planned(whole_grid(name, grid, given, options), *values)
+    planned(whole_grid(name, grid, arguments, options), *values)
 
 
-def device_of(name: str, given: Mapping[str, Any]) -> Device:
+def device_of(name: str, arguments: Mapping[str, Any]) -> Device:
     """Return the device of a kernel's tensors, or the current one. Raise RuntimeError for tensors not on CUDA."""
-    found: Device | None = None
-    for each, value in given.items():
+    device: Device | None = None
+    for each, value in arguments.items():
         if not isinstance(value, TensorImpl):
             continue
         if not value.is_cuda:
             raise RuntimeError(
                 f"launch: kernel '{name}': argument '{each}' is on {value.device}, expected a CUDA tensor"
             )
-        if found is not None and value.device is not found:
+        if device is not None and value.device is not device:
             raise RuntimeError(
                 f"launch: kernel '{name}': Expected all tensors to be on the same device, but found at least two "
-                f"devices, {found} and {value.device}!"
+                f"devices, {device} and {value.device}!"
             )
-        found = value.device
-    return Device("cuda", driver().current_device()) if found is None else found
+        device = value.device
+    return Device("cuda", driver().current_device()) if device is None else device
 
 
 def constant(name: str, each: str, value: Any) -> object:
@@ -126,12 +126,12 @@ def constant(name: str, each: str, value: Any) -> object:
 
 
 def whole_grid(
-    name: str, grid: Any, given: Mapping[str, Any], options: tuple[int, int, bool]
+    name: str, grid: Any, arguments: Mapping[str, Any], options: tuple[int, int, bool]
 ) -> tuple[int, int, int]:
     """Three sizes from up to three, or from a function of the arguments. Raises TypeError for anything else."""
     if callable(grid):
         num_warps, num_stages, _ = options
-        grid = grid({**given, "num_warps": num_warps, "num_stages": num_stages})
+        grid = grid({**arguments, "num_warps": num_warps, "num_stages": num_stages})
     if (
         not isinstance(grid, tuple | list)
         or not 1 <= len(grid) <= MAX_GRID_RANK

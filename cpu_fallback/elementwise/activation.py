@@ -31,20 +31,20 @@ def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
     below, zero = np.asarray(alpha * scale), np.zeros_like(alpha)
     is_sloped, is_scaled, adds = bool(input_scale != 1), bool(below != 1), bool(below > 0)
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.minimum(a, zero, out=kept)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.minimum(a, zero, out=scratch)
         if is_sloped:
-            np.multiply(kept, input_scale, kept)
-        np.expm1(kept, kept)
+            np.multiply(scratch, input_scale, scratch)
+        np.expm1(scratch, scratch)
         if is_scaled:
-            np.multiply(kept, below, kept)
+            np.multiply(scratch, below, scratch)
         if a.size <= SMALL or not adds:
             np.multiply(a, scale, out)
-            np.copyto(out, kept, where=np.less(a, zero))
+            np.copyto(out, scratch, where=np.less(a, zero))
             return
         np.maximum(a, zero, out=out)
         np.multiply(out, scale, out)
-        np.add(out, kept, out)
+        np.add(out, scratch, out)
         if not a.all():
             # A sum of zeros loses the sign.
             np.copyto(out, a * scale, where=np.equal(a, zero))
@@ -56,10 +56,10 @@ def hardswish_in(np_dtype: np.dtype[Any]) -> Maker:
     """Compute a * relu6(a + 3) / 6."""
     zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.add(a, three, kept)
-        clip(kept, zero, six, out=kept)
-        np.multiply(a, kept, out)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.add(a, three, scratch)
+        clip(scratch, zero, six, out=scratch)
+        np.multiply(a, scratch, out)
         np.divide(out, six, out)
 
     return lambda: chain
@@ -91,25 +91,25 @@ def hardshrink(lambd: Array) -> Chain:
 
     zero = np.zeros_like(lambd)
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.absolute(a, kept)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.absolute(a, scratch)
         if a.size <= SMALL:
             np.copyto(out, a)
-            np.copyto(out, zero, where=np.less_equal(kept, lambd))
+            np.copyto(out, zero, where=np.less_equal(scratch, lambd))
             return
-        within = np.less_equal(kept, lambd)
+        within = np.less_equal(scratch, lambd)
         kept_where(np.logical_not(within, within), out, a)
 
     return chain
 
 
 def softshrink(lambd: Array) -> Chain:
-    """Nearer to zero by `lambd`, a zero of its sign within [-lambd, lambd]; NaN kept."""
+    """Shrink towards zero by `lambd`; [-lambd, lambd] gives a zero of the same sign. NaN propagates."""
     low = np.asarray(-lambd)
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        clip(a, low, lambd, out=kept)
-        np.subtract(a, kept, out)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        clip(a, low, lambd, out=scratch)
+        np.subtract(a, scratch, out)
         np.copysign(out, a, out)
 
     return chain
@@ -119,16 +119,16 @@ def leaky_relu(slope: Array) -> Chain:
     """Return the function a if a > 0 else a * slope."""
     if 0 < slope <= 1:
 
-        def larger(out: Array, kept: Array, a: Array) -> None:
-            np.multiply(a, slope, kept)
-            np.maximum(a, kept, out=out)
+        def larger(out: Array, scratch: Array, a: Array) -> None:
+            np.multiply(a, slope, scratch)
+            np.maximum(a, scratch, out=out)
 
         return larger
     zero = np.zeros_like(slope)
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.multiply(a, slope, kept)
-        np.copyto(out, selected(np.greater(a, zero), a, kept))
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.multiply(a, slope, scratch)
+        np.copyto(out, selected(np.greater(a, zero), a, scratch))
 
     return chain
 
@@ -140,13 +140,13 @@ def mish_in(np_dtype: np.dtype[Any]) -> Maker:
     """
     two, limit = [np.array(n, np_dtype) for n in (2, 20)]
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.minimum(a, limit, out=kept)
-        np.exp(kept, kept)
-        np.add(kept, two, out)
-        np.multiply(kept, out, kept)
-        np.add(kept, two, out)
-        np.divide(kept, out, out)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.minimum(a, limit, out=scratch)
+        np.exp(scratch, scratch)
+        np.add(scratch, two, out)
+        np.multiply(scratch, out, scratch)
+        np.add(scratch, two, out)
+        np.divide(scratch, out, out)
         np.multiply(a, out, out)
 
     return lambda: chain
@@ -156,11 +156,11 @@ def silu_in(np_dtype: np.dtype[Any]) -> Maker:
     """Compute a * sigmoid(a)."""
     one = np.ones((), np_dtype)
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.negative(a, kept)
-        np.exp(kept, kept)
-        np.add(kept, one, kept)
-        np.divide(a, kept, out)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.negative(a, scratch)
+        np.exp(scratch, scratch)
+        np.add(scratch, one, scratch)
+        np.divide(a, scratch, out)
 
     return lambda: chain
 
@@ -168,17 +168,17 @@ def silu_in(np_dtype: np.dtype[Any]) -> Maker:
 def softplus(beta: Array, threshold: Array) -> Chain:
     """Compute log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
 
-    def chain(out: Array, kept: Array, a: Array) -> None:
-        np.multiply(a, beta, kept)
-        np.exp(kept, out)
-        above = np.greater(kept, threshold)
+    def chain(out: Array, scratch: Array, a: Array) -> None:
+        np.multiply(a, beta, scratch)
+        np.exp(scratch, out)
+        above = np.greater(scratch, threshold)
         if a.size <= SMALL:
             np.log1p(out, out)
             np.divide(out, beta, out)
             np.copyto(out, a, where=above)
             return
-        np.divide(log1p(out), beta, kept)
-        np.copyto(out, selected(above, a, kept))
+        np.divide(log1p(out), beta, scratch)
+        np.copyto(out, selected(above, a, scratch))
 
     return chain
 
@@ -204,10 +204,10 @@ def threshold_chain(limit: Array, value: Array) -> Chain:
             np.copyto(out, a)
             np.copyto(out, value, where=below)
             return
-        there, target = a.view(bits), out.view(bits)
-        np.bitwise_xor(there, word, target)
+        source_bits, target = a.view(bits), out.view(bits)
+        np.bitwise_xor(source_bits, word, target)
         np.multiply(target, below, target)
-        np.bitwise_xor(target, there, target)
+        np.bitwise_xor(target, source_bits, target)
 
     return chain
 

@@ -25,8 +25,8 @@ def _relu(s: Step) -> Value:
         if spec.dtype.name not in ("float16", "bfloat16"):
             raise CannotLower("relu")
         # By its bits: the zero is positive.
-        kept = p.select(p.compare("gt", a, s.number(0)), a, s.number(0))
-        return p.select(p.is_nan(a), a, kept)
+        positive = p.select(p.compare("gt", a, s.number(0)), a, s.number(0))
+        return p.select(p.is_nan(a), a, positive)
     return p.maximum(s.number(0), a)
 
 
@@ -111,11 +111,11 @@ def _gelu_backward(s: Step) -> Value:
         power = s.ufunc(np.exp, product(s, square, s.number(-0.5)))
         density = product(s, product(s, power, s.number(m.INVERSE_SQRT_2PI)), a)
         return product(s, p.arithmetic("add", _normal_share(s, a), density), grad)
-    found = _tanh_of_cubic(s, a)
+    tanh = _tanh_of_cubic(s, a)
     slope = product(s, square, s.number(3 * m.SQRT_2_OVER_PI * m.CUBIC))
     slope = product(s, product(s, p.arithmetic("add", slope, s.number(m.SQRT_2_OVER_PI)), a), half)
-    slope = product(s, slope, p.arithmetic("sub", one, product(s, found, found)))
-    share = product(s, p.arithmetic("add", found, one), half)
+    slope = product(s, slope, p.arithmetic("sub", one, product(s, tanh, tanh)))
+    share = product(s, p.arithmetic("add", tanh, one), half)
     return product(s, p.arithmetic("add", share, slope), grad)
 
 

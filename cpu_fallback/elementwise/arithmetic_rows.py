@@ -62,8 +62,8 @@ def _bitwise(name: str) -> Row:
 
 def _bitwise_not(s: Step) -> Value:
     a = s.operand("self")
-    ones = True if kind_of(a) == "b" else -1
-    return s.program.bitwise("xor", a, s.program.number(ones, a.dtype))
+    all_ones = True if kind_of(a) == "b" else -1
+    return s.program.bitwise("xor", a, s.program.number(all_ones, a.dtype))
 
 
 def _logical(name: str) -> Row:
@@ -149,8 +149,8 @@ def _clamp(s: Step) -> Value:
     s.need("fiu")
     p, a = s.program, s.operand("self")
     low, high = (s.call.args.get(name) is not None for name in ("min", "max"))
-    given = [name for name in ("min", "max") if s.call.args.get(name) is not None]
-    if any(isinstance(s.raw(name), Node) for name in given) and len(given) == 2:
+    bounds = [name for name in ("min", "max") if s.call.args.get(name) is not None]
+    if any(isinstance(s.raw(name), Node) for name in bounds) and len(bounds) == 2:
         raise CannotLower("clamp")
     if low and high:
         for name, order in (("min", "ge"), ("max", "le")):
@@ -159,7 +159,7 @@ def _clamp(s: Step) -> Value:
             a = p.select(p.is_nan(a), a, chosen) if kind_of(a) == "f" else chosen
         return a
     check_extremes(s)
-    return (p.maximum if low else p.minimum)(a, s.operand(given[0]))
+    return (p.maximum if low else p.minimum)(a, s.operand(bounds[0]))
 
 
 def _where(s: Step) -> Value:
@@ -260,9 +260,9 @@ def _lerp(s: Step) -> Value:
     else:
         made = p.arithmetic("sub", end, product(s, span, s.number(1 - rounded)))
 
-    def share(a: Value, of: float) -> Value:
-        term = product(s, a, s.number(of))
-        if of != 0:
+    def share(a: Value, factor: float) -> Value:
+        term = product(s, a, s.number(factor))
+        if factor != 0:
             return term
         is_infinite = p.compare("eq", p.intrinsic("fabs", a), s.number(np.inf))
         return p.select(is_infinite, s.number(0), term)

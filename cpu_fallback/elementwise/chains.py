@@ -85,10 +85,10 @@ def chained(call: StructuredCall, make: Maker, np_dtype: np.dtype[Any]) -> Plann
         lines = [(a.copy() if np.may_share_memory(out, a) else a).reshape(-1) for a in inputs[:count]]
 
         def some(first: int, last: int) -> None:
-            kept = np.empty(min(block, last - first), np_dtype)
+            scratch = np.empty(min(block, last - first), np_dtype)
             for start in range(first, last, block):
                 end = min(start + block, last)
-                chain(target[start:end], kept[: end - start], *[line[start:end] for line in lines])
+                chain(target[start:end], scratch[: end - start], *[line[start:end] for line in lines])
 
         parallel_for(0, numel, grain, some)
 

@@ -89,17 +89,17 @@ def arange(call: StructuredCall) -> PlannedKernel:
     @quietly
     def large(out: Any, _: Any, start: Any, step: Any) -> None:
         flat = out.reshape(-1)
-        first, by = widened(start), widened(step)
-        last = int(first) + count * int(by) if whole else 0
-        counted = whole and by and max(abs(last), abs(int(first))) < 1 << 62
+        first, increment = widened(start), widened(step)
+        last = int(first) + count * int(increment) if whole else 0
+        counted = whole and increment and max(abs(last), abs(int(first))) < 1 << 62
 
         def part(begin: int, end: int) -> None:
             if counted:
-                low, high = int(first) + begin * int(by), int(first) + end * int(by)
-                np.copyto(flat[begin:end], np.arange(low, high, int(by), wide), casting="unsafe")
+                low, high = int(first) + begin * int(increment), int(first) + end * int(increment)
+                np.copyto(flat[begin:end], np.arange(low, high, int(increment), wide), casting="unsafe")
                 return
             values = np.arange(begin, end, dtype=wide)
-            np.multiply(values, by, values)
+            np.multiply(values, increment, values)
             np.add(values, first, values)
             np.copyto(flat[begin:end], values, casting="unsafe")
 

@@ -64,20 +64,20 @@ def _normal_share(out: Array, square: Array, a: Array) -> None:
     np.multiply(out, _HALF, out)
 
 
-def by_erf(out: Array, kept: Array, _: Array, a: Array) -> None:
+def by_erf(out: Array, scratch: Array, _: Array, a: Array) -> None:
     """Compute x * Phi(x)."""
-    _normal_share(out, kept, a)
+    _normal_share(out, scratch, a)
     np.multiply(out, a, out)
 
 
-def by_erf_backward(out: Array, kept: Array, _: Array, grad: Array, a: Array) -> None:
+def by_erf_backward(out: Array, scratch: Array, _: Array, grad: Array, a: Array) -> None:
     """Compute grad * (Phi(x) + x * phi(x))."""
-    _normal_share(out, kept, a)
-    np.multiply(kept, _MINUS_HALF, kept)
-    np.exp(kept, kept)
-    np.multiply(kept, _DENSITY, kept)
-    np.multiply(kept, a, kept)
-    np.add(out, kept, out)
+    _normal_share(out, scratch, a)
+    np.multiply(scratch, _MINUS_HALF, scratch)
+    np.exp(scratch, scratch)
+    np.multiply(scratch, _DENSITY, scratch)
+    np.multiply(scratch, a, scratch)
+    np.add(out, scratch, out)
     np.multiply(out, grad, out)
 
 
@@ -93,23 +93,23 @@ def by_tanh(out: Array, _: Array, __: Array, a: Array) -> None:
     np.multiply(out, a, out)
 
 
-def by_tanh_backward(out: Array, kept: Array, other: Array, grad: Array, a: Array) -> None:
+def by_tanh_backward(out: Array, scratch: Array, other: Array, grad: Array, a: Array) -> None:
     """Compute grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * slope), with t the hyperbolic tangent."""
-    np.multiply(a, a, kept)
-    np.multiply(kept, _CUBED, out)
+    np.multiply(a, a, scratch)
+    np.multiply(scratch, _CUBED, out)
     np.add(out, _SLOPE, out)
     np.multiply(out, a, out)
     np.tanh(out, out)
-    np.multiply(kept, _CUBED_SLOPE, kept)
-    np.add(kept, _SLOPE, kept)
-    np.multiply(kept, a, kept)
-    np.multiply(kept, _HALF, kept)
+    np.multiply(scratch, _CUBED_SLOPE, scratch)
+    np.add(scratch, _SLOPE, scratch)
+    np.multiply(scratch, a, scratch)
+    np.multiply(scratch, _HALF, scratch)
     np.multiply(out, out, other)
     np.subtract(_ONE, other, other)
-    np.multiply(kept, other, kept)
+    np.multiply(scratch, other, scratch)
     np.add(out, _ONE, out)
     np.multiply(out, _HALF, out)
-    np.add(out, kept, out)
+    np.add(out, scratch, out)
     np.multiply(out, grad, out)
 
 
@@ -146,11 +146,11 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
         lines = [(a.copy() if np.may_share_memory(out, a) else a).reshape(-1) for a in arrays]
 
         def some(first: int, last: int) -> None:
-            kept, other = np.empty((2, min(block, last - first)), np.float32)
+            scratch, other = np.empty((2, min(block, last - first)), np.float32)
             for start in range(first, last, block):
                 end = min(start + block, last)
                 count = end - start
-                chain(target[start:end], kept[:count], other[:count], *(line[start:end] for line in lines))
+                chain(target[start:end], scratch[:count], other[:count], *(line[start:end] for line in lines))
 
         parallel_for(0, numel, grain, some)
 

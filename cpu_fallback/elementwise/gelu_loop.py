@@ -17,8 +17,8 @@ def gelu_loop(kind: str, approximate: str) -> Callable[..., None] | None:
 
     Return None if the processor has no fused multiply-add.
     """
-    found = target()
-    if found is None or not found.fuses:
+    processor = target()
+    if processor is None or not processor.fuses:
         return None
     p, is_tanh = ElementProgram(True, True), approximate == "tanh"
     reads = tuple([p.value("input", F32, detail=i) for i in range(1 if kind == "gelu" else 2)])

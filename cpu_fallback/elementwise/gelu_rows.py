@@ -22,11 +22,11 @@ def gelu_backward(p: ElementProgram, grad: Value, a: Value, is_tanh: bool) -> Va
 
     square = product(a, a)
     if is_tanh:
-        found = _tanh_of_cubic(p, a)
+        tanh = _tanh_of_cubic(p, a)
         slope = product(square, 3 * SQRT_2_OVER_PI * CUBIC)
         slope = product(product(p.arithmetic("add", slope, number(p, SQRT_2_OVER_PI)), a), 0.5)
-        slope = product(slope, p.arithmetic("sub", number(p, 1), product(found, found)))
-        return product(p.arithmetic("add", _half(p, found), slope), grad)
+        slope = product(slope, p.arithmetic("sub", number(p, 1), product(tanh, tanh)))
+        return product(p.arithmetic("add", _half(p, tanh), slope), grad)
     density = product(product(exp(p, product(square, -0.5)), INVERSE_SQRT_2PI), a)
     return product(p.arithmetic("add", _normal_share(p, a), density), grad)
 

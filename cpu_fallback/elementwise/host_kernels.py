@@ -131,8 +131,8 @@ def multivariate(p: int, dtype: Any) -> Callable[[Array], Array]:
 
     def of(a: Array) -> Array:
         terms = lgamma(a[..., None] + shifts)
-        found = terms[..., 0] if p == 1 else np.add.reduce(terms, -1, np.float64).astype(dtype)
-        return found + rest  # type: ignore[no-any-return]
+        total = terms[..., 0] if p == 1 else np.add.reduce(terms, -1, np.float64).astype(dtype)
+        return total + rest  # type: ignore[no-any-return]
 
     return of
 

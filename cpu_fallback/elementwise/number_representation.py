@@ -30,18 +30,18 @@ def frac(a: Array, out: Array) -> None:
 def sgn(a: Array) -> Array:
     """Return the sign, or the direction of a complex number; 0 for 0 and for a real NaN."""
     if a.dtype.kind == "c":
-        size, found = np.abs(a), np.empty_like(a)
+        size, direction = np.abs(a), np.empty_like(a)
         # By parts: NumPy's complex division takes the reciprocal, which overflows for subnormal numbers.
-        np.divide(a.real, size, found.real)
-        np.divide(a.imag, size, found.imag)
-        return np.where(size == 0, np.zeros((), a.dtype), found)
+        np.divide(a.real, size, direction.real)
+        np.divide(a.imag, size, direction.imag)
+        return np.where(size == 0, np.zeros((), a.dtype), direction)
     if a.dtype.kind == "b":
         return a.copy()
     if a.dtype.kind == "f":
-        found = np.sign(a)
-        if square_sum(found, found) >= 0:
-            return found  # type: ignore[no-any-return]
-        return np.where(np.isnan(found), np.zeros((), a.dtype), found)
+        direction = np.sign(a)
+        if square_sum(direction, direction) >= 0:
+            return direction  # type: ignore[no-any-return]
+        return np.where(np.isnan(direction), np.zeros((), a.dtype), direction)
     return np.sign(a)
 
 
@@ -84,9 +84,9 @@ def nextafter_narrow(a: Array, b: Array) -> Array:
     away = (wide_a < wide_b) == (wide_a > 0)
     moved = np.where(away, bits + np.int16(1), bits - np.int16(1)).astype(np.int16)
     least = np.where(wide_b < 0, np.int16(-0x7FFF), np.int16(1))
-    found = np.where(wide_a == 0, least, moved).view(a.dtype)
-    found = np.where(wide_a == wide_b, b, found)
-    return np.where(np.isnan(wide_a), a, np.where(np.isnan(wide_b), b, found))
+    neighbor = np.where(wide_a == 0, least, moved).view(a.dtype)
+    neighbor = np.where(wide_a == wide_b, b, neighbor)
+    return np.where(np.isnan(wide_a), a, np.where(np.isnan(wide_b), b, neighbor))
 
 
 def logaddexp(a: Array, b: Array) -> Array:
@@ -125,7 +125,7 @@ _PI = {
 }
 
 
-def finite_within(least: float, most: float) -> Callable[..., Array]:
+def finite_within(least: float, max_value: float) -> Callable[..., Array]:
     """Replace NaN and the infinities, in both parts of complex numbers: by 0 and these where nothing is given."""
 
     def finite(a: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
@@ -136,10 +136,10 @@ def finite_within(least: float, most: float) -> Callable[..., Array]:
             return parts.reshape(a.shape)
         flat = parts.view(parts.real.dtype) if a.dtype.kind == "c" else parts
         kind = flat.dtype.type
-        found = np.where(np.isnan(flat), kind(0.0 if nan is None else nan.real), flat)
-        found = np.where(flat == np.inf, kind(most if posinf is None else posinf.real), found)
-        found = np.where(flat == -np.inf, kind(least if neginf is None else neginf.real), found)
-        return found.view(a.dtype).reshape(a.shape)
+        replaced = np.where(np.isnan(flat), kind(0.0 if nan is None else nan.real), flat)
+        replaced = np.where(flat == np.inf, kind(max_value if posinf is None else posinf.real), replaced)
+        replaced = np.where(flat == -np.inf, kind(least if neginf is None else neginf.real), replaced)
+        return replaced.view(a.dtype).reshape(a.shape)
 
     return finite
 

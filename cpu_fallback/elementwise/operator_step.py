@@ -51,21 +51,21 @@ class Step:
 
     def operand(self, name: str, dtype: str = "") -> Value:
         """Return an argument in the compute dtype, or in another."""
-        given = self.raw(name)
+        argument = self.raw(name)
         dtype = dtype or self.dtype
         if dtype not in REGISTERS:
             raise CannotLower(dtype)
-        if isinstance(given, Node):
-            value = self._values[given]
+        if isinstance(argument, Node):
+            value = self._values[argument]
             if self._rounds and not self.call.args[name].ndim:
                 value = self.program.convert(value, self.common.name)
             return self.program.convert(value, dtype)
         np_dtype = np.dtype(dtype) if dtype != "bfloat16" else self.common.np
         if self._rounds:
-            found = RoundedConstants(np_dtype, type(given), self.common.np)[given]
+            constant = RoundedConstants(np_dtype, type(argument), self.common.np)[argument]
         else:
-            found = constants_for(self.call, name, np_dtype, type(given))[given]
-        return self.program.number(found[()], dtype)
+            constant = constants_for(self.call, name, np_dtype, type(argument))[argument]
+        return self.program.number(constant[()], dtype)
 
     @property
     def operands(self) -> list[Value]:

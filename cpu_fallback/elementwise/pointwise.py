@@ -257,17 +257,17 @@ ZEROS = 1 << 14
 
 
 def _narrow_relu(call: StructuredCall) -> Callable[..., None]:
-    """Relu of 16-bit floats by their bits: the sign takes all bits with it, but of NaN."""
+    """Return relu of 16-bit floats on their bits: a set sign clears all bits, except those of NaN."""
     infinity = np.array(np.inf, call.outputs[0].np_dtype).view(np.int16)[()]
     magnitude_bits = np.int16(0x7FFF)
 
     def step(out: Any, a: Any) -> None:
         bits = a.view(np.int16)
-        kept = np.invert(bits >> 15)
+        mask = np.invert(bits >> 15)
         magnitude = bits & magnitude_bits
         if magnitude.max() > infinity:
-            kept |= -(magnitude > infinity).astype(np.int16)
-        np.bitwise_and(bits, kept, out.view(np.int16))
+            mask |= -(magnitude > infinity).astype(np.int16)
+        np.bitwise_and(bits, mask, out.view(np.int16))
 
     blocks = Blocks(call.outputs[0], [call.args["self"]])
     return lambda out, a: blocks.run(step, out, a)
@@ -343,9 +343,9 @@ def clamp(call: StructuredCall) -> PlannedKernel:
         if call.outputs[0].numel > LONG:
             return planned(call, m.clamp_between)
         return kernel._replace(any_shape=min(kernel.any_shape, LONG))
-    given = tuple(name for name in call.runtime if call.args[name] is not None)
-    kernel = planned(call._replace(runtime=given), np.maximum if low else np.minimum)
-    if given == call.runtime:
+    present_names = tuple(name for name in call.runtime if call.args[name] is not None)
+    kernel = planned(call._replace(runtime=present_names), np.maximum if low else np.minimum)
+    if present_names == call.runtime:
         return kernel
     absent = call.runtime.index("max" if low else "min")
     return without_argument(kernel, absent)

@@ -89,9 +89,9 @@ def log1p(a: Any) -> Any:
     raised = a + np.float32(1)
     share = raised - np.float32(1)
     np.divide(a, share, share)
-    found = np.log(raised)
-    found *= share
-    return selected(np.isfinite(share), found, a)
+    result = np.log(raised)
+    result *= share
+    return selected(np.isfinite(share), result, a)
 
 
 @writing
@@ -213,8 +213,8 @@ def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
     if bits is None:
         return selected(a <= threshold, np.zeros((), grad.dtype), grad)
     below = np.less_equal(a, threshold)
-    kept = np.logical_not(below, below) if below.ndim else np.logical_not(below)
-    return np.multiply(grad.view(bits), kept).view(grad.dtype)
+    mask = np.logical_not(below, below) if below.ndim else np.logical_not(below)
+    return np.multiply(grad.view(bits), mask).view(grad.dtype)
 
 
 def threshold_backward_into(out: Any, grad: Any, a: Any, threshold: Any) -> None:
@@ -394,17 +394,17 @@ def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:
 
 
 @writing
-def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
-    """Clamp `a` to [`least`, `most`]; NaN propagates."""
-    np.minimum(np.maximum(a, least), most, out=out)
+def clamp_between(a: Any, min_value: Any, max_value: Any, out: Any) -> None:
+    """Clamp `a` to [`min_value`, `max_value`]; NaN propagates."""
+    np.minimum(np.maximum(a, min_value), max_value, out=out)
 
 
 @cache
-def round_to(power: float, places: bool) -> Callable[[Any], Any]:
+def round_to(power: float, is_decimal: bool) -> Callable[[Any], Any]:
     """Return the function that rounds to multiples of a power of ten, or to decimal places, with ties to even."""
     if power == 1:
         return np.rint
-    scale, unscale = (np.multiply, np.divide) if places else (np.divide, np.multiply)
+    scale, unscale = (np.multiply, np.divide) if is_decimal else (np.divide, np.multiply)
 
     @writing
     def rounded(a: Any, out: Any) -> None:

@@ -171,9 +171,9 @@ def logaddexp2(a: Array, b: Array) -> Array:
 @writing
 def sign(a: Array, out: Array) -> None:
     """Write -1, 0 or 1; 0 for NaN, unlike NumPy's."""
-    found = np.greater(a, 0).view(np.int8)
-    found -= np.less(a, 0).view(np.int8)
-    copyto(out, found)
+    signs = np.greater(a, 0).view(np.int8)
+    signs -= np.less(a, 0).view(np.int8)
+    copyto(out, signs)
 
 
 PASSES: dict[str, Passes] = {

@@ -31,20 +31,20 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
             chosen("LAPACK's own routine", "one matrix, or few of small sizes")
             return PlannedKernel(single)
         chosen("LAPACK's routine for each matrix of a batch", "the batch is {}", batch)
-        places = [names.index(name) for name in routine.reads]
+        read_indices = [names.index(name) for name in routine.reads]
         copies = [(out, names.index(name)) for out, name in routine.copies]
         numbers = [names.index(name) for name in routine.numbers]
         tails = [-1 if name in routine.vectors else -2 for name in routine.reads]
 
         def into(*data: Any) -> None:
             outputs, arguments = data[:count], data[count:]
-            for out, place in copies:
-                np.copyto(outputs[out], arguments[place])
+            for out, position in copies:
+                np.copyto(outputs[out], arguments[position])
             inputs = [
-                np.broadcast_to(arguments[place], (*batch, *arguments[place].shape[tail:]))
-                for place, tail in zip(places, tails, strict=True)
+                np.broadcast_to(arguments[position], (*batch, *arguments[position].shape[tail:]))
+                for position, tail in zip(read_indices, tails, strict=True)
             ]
-            inputs += [arguments[place] for place in numbers]
+            inputs += [arguments[position] for position in numbers]
             info = np.zeros(batch, np.int32) if routine.info is None else outputs[routine.info]
             quietly(routine.run)(lapack, outputs, inputs, info)
             if routine.failure is not None:
@@ -153,11 +153,11 @@ def _ldl_factor(call: StructuredCall) -> Callable[..., None] | None:
     name = "hetrf" if call.args["hermitian"] and A.dtype.is_complex else "sytrf"
     factor = find_routine(char, "sytrf", name)
     lwork = int(find_routine(char, "sytrf_lwork", f"{name}_lwork")(n, lower=1)[0].real)
-    kept, zero = np.tri(n, dtype=bool), np.zeros((), char)
+    lower_triangle, zero = np.tri(n, dtype=bool), np.zeros((), char)
 
     def into(ld: Any, pivots: Any, info: Any, a: Any) -> None:
         made, pivots[...], info[()] = factor(a, 1, lwork)
-        ld[...] = np.where(kept, made, zero)
+        ld[...] = np.where(lower_triangle, made, zero)
 
     return into
 

@@ -195,7 +195,7 @@ def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
 
 
 def _solution(
-    A: TensorSpec, B: TensorSpec, left: bool, pick: Callable[..., Any], *others: TensorSpec
+    A: TensorSpec, B: TensorSpec, left: bool, pick: Callable[..., Any], *other_specs: TensorSpec
 ) -> HostKernel | None:
     """Return the kernel that solves A X = B; its results are what `pick` selects of X, LU and pivots."""
     spec = _right(A, B, left)
@@ -207,7 +207,7 @@ def _solution(
         lu, pivots, x, info = solve(a, b[:, None] if is_vector else b)
         return None if info else pick(x[:, 0] if is_vector else x, lu, pivots)
 
-    return HostKernel((spec, *others), compute)
+    return HostKernel((spec, *other_specs), compute)
 
 
 def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
@@ -293,13 +293,13 @@ def lu_solve(
             return solve_one(lu, given_pivots("linalg.lu_solve", swapped, n), b, adjoint)
 
         return HostKernel((spec,), compute_one)
-    places, turned = list(np.ndindex(*B.sizes[:-2])), (*B.sizes[:-2], B.sizes[-1], n)
+    batch_indices, turned = list(np.ndindex(*B.sizes[:-2])), (*B.sizes[:-2], B.sizes[-1], n)
     char = char_of(B)
 
     def compute(lu: Any, swapped: Any, b: Any) -> Any:
         made = np.empty(turned, char).swapaxes(-1, -2)
-        orders = [given_pivots("linalg.lu_solve", swapped[i], n) for i in places]
-        for i, order in zip(places, orders, strict=True):
+        orders = [given_pivots("linalg.lu_solve", swapped[i], n) for i in batch_indices]
+        for i, order in zip(batch_indices, orders, strict=True):
             made[i] = solve_one(lu[i], order, b[i], adjoint)
         return made
 

@@ -87,12 +87,12 @@ def qr_of(char: str, m: int, n: int) -> Callable[[Any], tuple[Any, Any]]:
     factor, make = find_routine(char, "geqrf"), find_routine(char, "orgqr", "ungqr")
     factor_work = int(find_routine(char, "geqrf_lwork")(m, n)[0].real)
     make_work = int(make(np.zeros((m, k), char), np.zeros(k, char), lwork=-1)[1][0].real)
-    kept, zero = np.tri(n, k, dtype=bool), np.zeros((), char)
+    lower_triangle, zero = np.tri(n, k, dtype=bool), np.zeros((), char)
 
     def qr(a: Any) -> tuple[Any, Any]:
         packed, tau, _, _ = factor(a, factor_work)
         # In columns, as `packed` is: what is read by rows of its transpose.
-        r = np.where(kept, packed.T[:, :k], zero).T
+        r = np.where(lower_triangle, packed.T[:, :k], zero).T
         return make(packed[:, :k], tau, make_work)[0], r
 
     return qr
@@ -115,8 +115,8 @@ def svd_of(
 def eigh_of(char: str, n: int, vectors: bool, upper: bool) -> Callable[[Any], tuple[Any, Any, int]]:
     """Return ``eigh(a)``: eigenvalues, ascending, and eigenvectors of a Hermitian matrix, and LAPACK's `info`."""
     solve = find_routine(char, "syevd", "heevd")
-    asked = find_routine(char, "syevd_lwork", "heevd_lwork")(n, compute_v=vectors, lower=not upper)
-    work = [int(size.real) for size in asked[:-1]]
+    sizes_and_info = find_routine(char, "syevd_lwork", "heevd_lwork")(n, compute_v=vectors, lower=not upper)
+    work = [int(size.real) for size in sizes_and_info[:-1]]
     # The binding takes them in another order than it gives them.
     sizes = {"lwork": work[0], "liwork": work[1]}
     if char in "FD":

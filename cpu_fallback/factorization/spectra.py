@@ -112,11 +112,11 @@ def values_finder(A: TensorSpec, hermitian: bool) -> Callable[[Any], Any] | None
     find: Any = eigh_finder(A, False, "L") if hermitian else svd_finder(A, False, False)
     if find is None:
         return None
-    place = 0 if hermitian else 1
+    result_index = 0 if hermitian else 1
 
     def compute(a: Any) -> Any:
         made = find(a)
-        return None if made is None else made[place]
+        return None if made is None else made[result_index]
 
     return compute
 

@@ -77,11 +77,11 @@ def ldl_factor(A: TensorSpec, hermitian: bool) -> HostKernel | None:
     name = "hetrf" if hermitian and A.dtype.is_complex else "sytrf"
     factor = find_routine(char, "sytrf", name)
     lwork = int(find_routine(char, "sytrf_lwork", f"{name}_lwork")(n, lower=1)[0].real)
-    kept, zero = np.tri(n, dtype=bool).T, np.zeros((), char)
+    upper_triangle, zero = np.tri(n, dtype=bool).T, np.zeros((), char)
 
     def compute(a: Any) -> tuple[Any, Any] | None:
         made, pivots, info = factor(a, 1, lwork)
-        return None if info else (np.where(kept, made.T, zero).T, pivots)
+        return None if info else (np.where(upper_triangle, made.T, zero).T, pivots)
 
     return HostKernel((in_columns(A.dtype, n, n), in_rows(int32, n)), compute)
 
@@ -98,7 +98,7 @@ def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostK
     char, columns = char_of(A), B.sizes[-1]
     solve = find_routine(char, "gels")
     lwork = int(find_routine(char, "gels_lwork")(m, n, columns)[0].real)
-    places, turned = list(np.ndindex(*batch)), (*batch, columns, n)
+    batch_indices, turned = list(np.ndindex(*batch)), (*batch, columns, n)
     real = in_rows(A.dtype.to_real(), 0)
 
     def compute(a: Any, b: Any, _: None) -> tuple[Any, ...] | None:
@@ -106,7 +106,7 @@ def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostK
         made[..., :m, :] = b
         if not (is_finite(a) and is_finite(b)):
             return None
-        for i in places:
+        for i in batch_indices:
             _, made[i], info = solve(a[i], made[i], lwork=lwork)
             if info:
                 return None

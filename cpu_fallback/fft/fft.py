@@ -230,9 +230,12 @@ def _shift(back: bool) -> HostKernelFactory:
         for d in dims:
             size = self.sizes[d]
             # The first `size - by` go to the end.
-            by = (size + 1) // 2 if back else size // 2
-            cut = size - by
-            halves[d % self.ndim] = [(slice(0, by), slice(cut, size)), (slice(by, size), slice(0, cut))]
+            offset = (size + 1) // 2 if back else size // 2
+            cut = size - offset
+            halves[d % self.ndim] = [
+                (slice(0, offset), slice(cut, size)),
+                (slice(offset, size), slice(0, cut)),
+            ]
         moves = [tuple(zip(*parts, strict=True)) for parts in itertools.product(*halves)]
         spec = TensorSpec.contiguous(self.sizes, self.dtype, CPU)
 

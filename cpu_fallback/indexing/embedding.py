@@ -70,8 +70,8 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
         work = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
         work.fill(0)
         if padding >= 0:
-            kept = rows != padding
-            rows, values = rows[kept], values[kept]
+            is_kept = rows != padding
+            rows, values = rows[is_kept], values[is_kept]
         if by_frequency and rows.size:
             times = np.bincount(rows, minlength=count)[rows]
             scale = FLOAT32 if narrow else values.dtype

@@ -47,8 +47,8 @@ def first_largest(values: Array, starts: Array) -> tuple[Array, Array]:
     lengths = np.diff(np.append(starts, len(values)))
     spread = np.repeat(largest, lengths, 0)
     attains = (values == spread) | np.isnan(values)
-    places = np.where(attains, np.arange(len(values))[:, None], len(values))
-    return largest, np.minimum.reduceat(places, starts, 0)
+    positions = np.where(attains, np.arange(len(values))[:, None], len(values))
+    return largest, np.minimum.reduceat(positions, starts, 0)
 
 
 def embedding_bag(call: StructuredCall) -> PlannedKernel:
@@ -80,9 +80,9 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         indices = indices[: len(bag)]
         scale = None if scale is None else scale[: len(bag)]
         if padding >= 0:
-            kept = indices != padding
-            indices, bag = indices[kept], bag[kept]
-            scale = None if scale is None else scale[kept]
+            is_kept = indices != padding
+            indices, bag = indices[is_kept], bag[is_kept]
+            scale = None if scale is None else scale[is_kept]
         count = np.bincount(bag, minlength=bags)
         np.copyto(sizes, count)
         out.fill(0)
@@ -107,9 +107,9 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
             values = values.astype(FLOAT32)
         if mode == MAX:
             filled = np.flatnonzero(count)
-            largest, places = first_largest(values, np.searchsorted(bag, filled))
+            largest, positions = first_largest(values, np.searchsorted(bag, filled))
             out[filled] = largest.astype(out.dtype)
-            attained[filled] = indices[places]
+            attained[filled] = indices[positions]
             return
         if scale is not None:
             values = values * scale.astype(values.dtype)[:, None]

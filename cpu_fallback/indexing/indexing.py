@@ -35,19 +35,19 @@ from .scatter_reduction import (
 def cat(call: StructuredCall) -> PlannedKernel:
     """Concatenate the arrays that are not skipped."""
     specs = call.args["tensors"]
-    kept: tuple[int, ...] = call.extra["kept"]
+    kept_indices: tuple[int, ...] = call.extra["kept"]
     axis: int = call.extra["dim"]
-    everything = len(kept) == len(specs)
-    if not kept:
+    everything = len(kept_indices) == len(specs)
+    if not kept_indices:
         return PlannedKernel(lambda out, arrays: None)
-    same = all(specs[i].dtype is call.outputs[0].dtype for i in kept)
+    same = all(specs[i].dtype is call.outputs[0].dtype for i in kept_indices)
 
     def join(out: Any, arrays: Sequence[Any]) -> None:
         concatenate(arrays, axis, out)
 
     @quietly
     def into(out: Any, arrays: Sequence[Any]) -> None:
-        concatenate(arrays if everything else [arrays[i] for i in kept], axis, out, casting="unsafe")
+        concatenate(arrays if everything else [arrays[i] for i in kept_indices], axis, out, casting="unsafe")
 
     if same and everything and all(spec.is_contiguous for spec in specs):
         np_dtype, empty = call.outputs[0].np_dtype, np.empty
@@ -161,10 +161,10 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
 def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     """Return the flattened positions in the indexed dimensions alone, and those dimensions."""
     used = tuple(i for i, index in enumerate(indices) if index is not None)
-    place: Any = 0
+    flat_index: Any = 0
     for d in used:
-        place = place * sizes[d] + _wrapped(indices[d], sizes[d], d)
-    return np.asarray(place, np.int64), used
+        flat_index = flat_index * sizes[d] + _wrapped(indices[d], sizes[d], d)
+    return np.asarray(flat_index, np.int64), used
 
 
 def index_put(call: StructuredCall) -> PlannedKernel:
@@ -190,21 +190,23 @@ def index_put(call: StructuredCall) -> PlannedKernel:
     def add(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
         if out is not data:
             copyto(out, data)
-        places, used = _positions(indices, whole)
+        positions, used = _positions(indices, whole)
         if not used:
             copyto(out, np.add(out, values), casting="unsafe")
             return
         rest = tuple(d for d in range(len(whole)) if d not in used)
         adjacent = used == tuple(range(used[0], used[-1] + 1))
         front = used[0] if adjacent else 0
-        picked_axes = tuple(range(front, front + places.ndim))
+        picked_axes = tuple(range(front, front + positions.ndim))
         spread = np.broadcast_to(values, sizes)
         order = picked_axes + tuple(i for i in range(len(sizes)) if i not in picked_axes)
         width = int(np.prod([whole[d] for d in rest], dtype=np.int64))
-        rows = np.ascontiguousarray(spread.transpose(order)).reshape(places.size, width)
+        rows = np.ascontiguousarray(spread.transpose(order)).reshape(positions.size, width)
         turned = out.transpose(used + rest)
         work = turned if turned.flags.c_contiguous else np.ascontiguousarray(turned)
-        add_rows(work.reshape(-1, width) if width else work.reshape(0, 0), places.reshape(-1), rows, narrow)
+        add_rows(
+            work.reshape(-1, width) if width else work.reshape(0, 0), positions.reshape(-1), rows, narrow
+        )
         if work is not turned:
             copyto(turned, work)
 
@@ -259,7 +261,7 @@ FEW = 1 << 12
 
 
 def _rows_of(
-    call: StructuredCall, most: int = FEW
+    call: StructuredCall, max_elements: int = FEW
 ) -> tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any] | None]:
     """Return the target's sizes (a scalar's as a vector's), an index checker, and `_row_places` for few
     elements.
@@ -267,15 +269,15 @@ def _rows_of(
     axis: int = call.extra["dim"]
     sizes = call.args["self"].sizes or (1,)
     size = sizes[axis]
-    few = max(call.args["self"].numel, call.args["source"].numel) <= most
-    places = _row_places(sizes, axis) if few else None
+    few = max(call.args["self"].numel, call.args["source"].numel) <= max_elements
+    element_indices = _row_places(sizes, axis) if few else None
 
     def checked(index: Any) -> Any:
         rows = own(index.reshape(-1))
         check_bounds(rows, size, axis, False, IndexError)
         return rows
 
-    return sizes, checked, places
+    return sizes, checked, element_indices
 
 
 def index_add(call: StructuredCall) -> PlannedKernel:
@@ -286,7 +288,7 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     scaled = "alpha" in call.runtime
     integral = spec.dtype.is_integral
     constant = Constants(FLOAT32 if narrow else spec.np_dtype, float)
-    sizes, checked, places = _rows_of(call, sparse_rows.FROM)
+    sizes, checked, element_indices = _rows_of(call, sparse_rows.FROM)
     size = sizes[axis]
     inner = math.prod(sizes[axis + 1 :])
     add_at, multiply = np.add.at, np.multiply
@@ -302,8 +304,8 @@ def index_add(call: StructuredCall) -> PlannedKernel:
             if integral:
                 check_integer(alpha, spec.dtype)
             source = multiply(source.astype(FLOAT32) if narrow else source, constant[alpha])
-        if places is not None and not narrow and out.flags.c_contiguous:
-            add_at(out.reshape(-1), places(rows), source.reshape(-1))
+        if element_indices is not None and not narrow and out.flags.c_contiguous:
+            add_at(out.reshape(-1), element_indices(rows), source.reshape(-1))
             return
         if axis and not narrow and out.flags.c_contiguous:
             add_slices(out.reshape(-1, size, inner), rows, source.reshape(-1, rows.size, inner))
@@ -329,7 +331,7 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
     wide = FLOAT32 if narrow else spec.np_dtype
     function = COMBINED_BY.get(reduce, np.add)
     start = None if includes else identity_of(reduce, wide)
-    sizes, checked, places = _rows_of(call)
+    sizes, checked, element_indices = _rows_of(call)
     size = sizes[axis]
     shape = (-1, size, math.prod(sizes[axis + 1 :]))
 
@@ -340,12 +342,14 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
         rows = checked(index)
         if not rows.size or not out.size:
             return
-        if places is not None and out.flags.c_contiguous:
+        if element_indices is not None and out.flags.c_contiguous:
             work = out.reshape(-1)
             if narrow:
                 work = work.astype(wide)
             values = source.reshape(-1)
-            combine_at(function, work, places(rows), values.astype(wide) if narrow else values, start)
+            combine_at(
+                function, work, element_indices(rows), values.astype(wide) if narrow else values, start
+            )
             if reduce == "mean":
                 divide_by_counts(work.reshape(shape), rows, includes, 1)
             if narrow:
@@ -406,12 +410,12 @@ def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
             within = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
             return ~within if lower else within
 
-        kept = outside() if rows * columns <= FEW else None
+        mask = outside() if rows * columns <= FEW else None
 
         def into(out: Any, data: Any) -> None:
             if out is not data:
                 np.copyto(out, data)
-            np.copyto(out, np.zeros((), out.dtype), where=outside() if kept is None else kept)
+            np.copyto(out, np.zeros((), out.dtype), where=outside() if mask is None else mask)
 
         return PlannedKernel(into)
 

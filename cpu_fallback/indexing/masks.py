@@ -61,14 +61,14 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     def fresh(data: Any) -> Any:
         if data.dtype.kind == "V":
             data = data.astype(FLOAT32)
-        places = own(data.reshape(-1)).nonzero()[0]
+        positions = own(data.reshape(-1)).nonzero()[0]
         if rank == 1:
-            return places.reshape(-1, 1), len(places)
-        block = np.empty((rank, len(places)), np.int64)
+            return positions.reshape(-1, 1), len(positions)
+        block = np.empty((rank, len(positions)), np.int64)
         if rank:
-            for d, item in enumerate(np.unravel_index(places, sizes)):
+            for d, item in enumerate(np.unravel_index(positions, sizes)):
                 block[d] = item
-        return block.T, len(places)
+        return block.T, len(positions)
 
     return PlannedKernel(lambda *data: None, fresh)
 
@@ -84,11 +84,11 @@ def nonzero_static(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, data: Any) -> None:
         if data.dtype.kind == "V":
             data = data.astype(FLOAT32)
-        places = np.flatnonzero(own(data.reshape(-1)))[: len(out)]
+        positions = np.flatnonzero(own(data.reshape(-1)))[: len(out)]
         out.fill(fill)
         if sizes:
-            for d, item in enumerate(np.unravel_index(places, sizes)):
-                out[: len(places), d] = item
+            for d, item in enumerate(np.unravel_index(positions, sizes)):
+                out[: len(positions), d] = item
 
     return PlannedKernel(into)
 

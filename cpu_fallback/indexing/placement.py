@@ -103,13 +103,13 @@ def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> Ho
     if (self.sizes[:axis], self.sizes[axis + 1 :]) != (indices.sizes[:axis], indices.sizes[axis + 1 :]):
         return None
     size = self.sizes[axis]
-    places = places_function(self.sizes, axis, indices.sizes)
+    flat_indices = places_function(self.sizes, axis, indices.sizes)
 
     def fresh(data: Any, index: Any) -> Any:
         if not greatest(index.view(WORD), None) < size:
             index = np.where(index < 0, index + size, index)
             check_bounds(index, size, axis, False, RuntimeError)
-        return data.reshape(-1).take(places(index), None, None, "clip")
+        return data.reshape(-1).take(flat_indices(index), None, None, "clip")
 
     return _copying(indices.sizes, self, fresh)
 
@@ -120,15 +120,15 @@ def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> Ho
         return None
     if not _is_plain(self, mask, source):
         return None
-    given = source.numel
+    source_size = source.numel
 
     def fresh(data: Any, mask: Any, source: Any) -> Any:
         out = data.copy()
         count = np.count_nonzero(mask)
-        if count > given:
+        if count > source_size:
             raise RuntimeError("Number of elements of source < number of ones in mask")
         if count:
-            np.place(out, mask, source if count == given else source.reshape(-1)[:count])
+            np.place(out, mask, source if count == source_size else source.reshape(-1)[:count])
         return out
 
     return _copying(self.sizes, self, fresh)
@@ -138,14 +138,14 @@ def unsafe_masked_put(
     self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
 ) -> HostKernel | None:
     """Add values where a mask holds, ignoring the index elsewhere; each dimension has an index."""
-    given = [spec for spec in indices if spec is not None and spec.dtype is int64]
-    if len(given) != len(indices) or len(given) != self.ndim or self.dtype not in FULL_FLOATS:
+    index_specs = [spec for spec in indices if spec is not None and spec.dtype is int64]
+    if len(index_specs) != len(indices) or len(index_specs) != self.ndim or self.dtype not in FULL_FLOATS:
         return None
     if not self.numel or not _is_plain(self):
         return None
     shape: tuple[int, ...] = ()
     try:
-        for spec in given:
+        for spec in index_specs:
             shape = infer_size(shape, spec.sizes)
     except RuntimeError:
         return None
@@ -156,13 +156,13 @@ def unsafe_masked_put(
 
     def fresh(data: Any, mask: Any, indices: Any, values: Any) -> Any:
         out = data.copy()
-        place: Any = 0
+        flat_index: Any = 0
         for index, (low, high) in zip(indices, limits, strict=True):
             if not greatest(index.view(WORD), None) <= high:
                 index = index.clip(low, high)
                 index = np.where(index < 0, index + (high + 1), index)
-            place = place * (high + 1) + index
-        where = np.broadcast_to(place, shape).reshape(-1)
+            flat_index = flat_index * (high + 1) + index
+        where = np.broadcast_to(flat_index, shape).reshape(-1)
         np.add.at(out.reshape(-1), where, np.where(mask, values, zero).reshape(-1))
         return out
 
@@ -210,23 +210,23 @@ def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
     if not tensors or any(s.ndim > 2 or s.dtype is not tensors[0].dtype or not s.numel for s in tensors):
         return None
     rows, columns = 0, 0
-    places = []
+    block_slices = []
     for spec in tensors:
         height, width = (1,) * (2 - spec.ndim) + spec.sizes
-        places.append((slice(rows, rows + height), slice(columns, columns + width)))
+        block_slices.append((slice(rows, rows + height), slice(columns, columns + width)))
         rows, columns = rows + height, columns + width
     out_spec = TensorSpec.contiguous((rows, columns), tensors[0].dtype, tensors[0].device)
     sizes, np_dtype = out_spec.sizes, out_spec.np_dtype
 
     def into(out: Any, arrays: Any) -> None:
         out.fill(0)
-        for place, array in zip(places, arrays, strict=True):
-            out[place] = array
+        for block, array in zip(block_slices, arrays, strict=True):
+            out[block] = array
 
     def fresh(arrays: Any) -> Any:
         out = np.zeros(sizes, np_dtype)
-        for place, array in zip(places, arrays, strict=True):
-            out[place] = array
+        for block, array in zip(block_slices, arrays, strict=True):
+            out[block] = array
         return out
 
     return HostKernel((out_spec,), fresh, into, quiet=False, declines=False)

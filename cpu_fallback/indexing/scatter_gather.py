@@ -50,12 +50,12 @@ def gather(call: StructuredCall) -> PlannedKernel:
     shape = call.outputs[0].sizes
     if 0 in picked:
         return PlannedKernel(lambda out, data, index: None)
-    places = places_function(sizes, axis, picked)
+    flat_indices = places_function(sizes, axis, picked)
 
     def fresh(data: Any, index: Any) -> Any:
         index = index.reshape(picked)
         check_bounds(index, sizes[axis], axis, False, RuntimeError)
-        return data.reshape(-1).take(places(index), mode="clip").reshape(shape)
+        return data.reshape(-1).take(flat_indices(index), mode="clip").reshape(shape)
 
     def into(out: Any, data: Any, index: Any) -> None:
         np.copyto(out, fresh(data, index))
@@ -71,7 +71,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     sizes = spec.sizes or (1,)
     picked = call.args["index"].sizes or (1,)
-    places = None if 0 in picked else places_function(sizes, axis, picked, copies=True)
+    flat_indices = None if 0 in picked else places_function(sizes, axis, picked, copies=True)
     part = tuple([slice(0, n) for n in picked])
     wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
     function = COMBINED_BY.get(reduce, np.add)
@@ -81,11 +81,11 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, data: Any, index: Any, src: Any) -> None:
         if out is not data:
             np.copyto(out, data)
-        if places is None:
+        if flat_indices is None:
             return
         index = index.reshape(picked)
         check_bounds(index, sizes[axis], axis, False, RuntimeError)
-        where = places(index).reshape(-1)
+        where = flat_indices(index).reshape(-1)
         values = (src if src.ndim else src.reshape(1))[part].reshape(-1).astype(wide)
         flat = np.ascontiguousarray(out).reshape(-1).astype(wide)
         combine_at(function, flat, where, values, None if includes else start)
@@ -107,17 +107,17 @@ def scatter(call: StructuredCall) -> PlannedKernel:
     from_tensor = "src" in call.args
     constant = RangedConstants(spec.np_dtype, float, spec.dtype)
     empty = 0 in picked
-    places = None if empty else places_function(sizes, axis, picked, copies=True)
+    flat_indices = None if empty else places_function(sizes, axis, picked, copies=True)
     part = tuple([slice(0, n) for n in picked])
 
     def into(out: Any, data: Any, index: Any, src: Any) -> None:
         if out is not data:
             np.copyto(out, data)
-        if places is None:
+        if flat_indices is None:
             return
         index = index.reshape(picked)
         check_bounds(index, sizes[axis], axis, False, RuntimeError)
-        where = places(index).reshape(-1)
+        where = flat_indices(index).reshape(-1)
         if from_tensor:
             values = (src if src.ndim else src.reshape(1))[part].reshape(-1)
         else:

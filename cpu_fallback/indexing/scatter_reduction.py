@@ -29,16 +29,16 @@ def identity_of(reduce: str, dtype: Any) -> Any:
     return getattr(np.iinfo(dtype), "min" if reduce == "amax" else "max")
 
 
-def accumulate_at(function: Any, target: Any, places: Any, values: Any, narrow: bool) -> None:
+def accumulate_at(function: Any, target: Any, indices: Any, values: Any, narrow: bool) -> None:
     """Add or multiply values into a contiguous 1-D array with a ufunc, in order; 16-bit floats accumulate in
     float32.
     """
     if narrow:
         wide = target.astype(FLOAT32)
-        function.at(wide, places, values.astype(FLOAT32))
+        function.at(wide, indices, values.astype(FLOAT32))
         np.copyto(target, wide, casting="unsafe")
     else:
-        function.at(target, places, values)
+        function.at(target, indices, values)
 
 
 def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
@@ -58,8 +58,8 @@ def add_rows(target: Any, rows: Any, values: Any, narrow: bool) -> None:
     columns = np.arange(width)
     step = max(BLOCK // width, 1)
     for start in range(0, len(rows), step):
-        places = (rows[start : start + step, None] * width + columns).reshape(-1)
-        accumulate_at(np.add, flat, places, values[start : start + step].reshape(-1), False)
+        indices = (rows[start : start + step, None] * width + columns).reshape(-1)
+        accumulate_at(np.add, flat, indices, values[start : start + step].reshape(-1), False)
 
 
 def add_slices(target: Any, rows: Any, values: Any) -> None:
@@ -74,15 +74,15 @@ def add_slices(target: Any, rows: Any, values: Any) -> None:
     within = (rows[:, None] * width + np.arange(width)).reshape(-1)
     for start in range(0, outer, step):
         some = values[start : start + step]
-        places = (np.arange(len(some))[:, None] * size + within).reshape(-1)
-        accumulate_at(np.add, target[start : start + step].reshape(-1), places, some.reshape(-1), False)
+        indices = (np.arange(len(some))[:, None] * size + within).reshape(-1)
+        accumulate_at(np.add, target[start : start + step].reshape(-1), indices, some.reshape(-1), False)
 
 
-def combine_at(function: Any, target: Any, places: Any, values: Any, start: Any) -> None:
+def combine_at(function: Any, target: Any, indices: Any, values: Any, start: Any) -> None:
     """Combine values, in order, into places of a contiguous 1-D array, which begin at `start` if it is not None."""
     if start is not None:
-        target[places] = start
-    function.at(target, places, values)
+        target[indices] = start
+    function.at(target, indices, values)
 
 
 ROUND = 1 << 9
@@ -106,21 +106,21 @@ def combine_rows(function: Any, target: Any, rows: Any, values: Any, start: Any)
     sizes = np.bincount(nth)
     width = target.shape[1]
     if len(sizes) * ROUND > values.size:
-        places = (rows[:, None] * width + np.arange(width)).reshape(-1)
-        combine_at(function, target.reshape(-1), places, values.reshape(-1), start)
+        indices = (rows[:, None] * width + np.arange(width)).reshape(-1)
+        combine_at(function, target.reshape(-1), indices, values.reshape(-1), start)
         return
     if start is not None:
         target[rows] = start
     # Pieces stay in the cache.
     piece = max(BLOCK // 4 // width, 1)
-    kept, new = np.empty((2, min(piece, int(sizes[0])), width), target.dtype)
+    current, new = np.empty((2, min(piece, int(sizes[0])), width), target.dtype)
     for some in np.split(order[nth.argsort(kind="stable")], np.cumsum(sizes)[:-1]):
         for first in range(0, len(some), piece):
             part = some[first : first + piece]
             named, count = rows[part], len(part)
-            np.take(target, named, 0, kept[:count], "clip")
+            np.take(target, named, 0, current[:count], "clip")
             np.take(values, part, 0, new[:count], "clip")
-            target[named] = function(kept[:count], new[:count], out=kept[:count])
+            target[named] = function(current[:count], new[:count], out=current[:count])
 
 
 def divide_by_counts(sums: Any, rows: Any, includes: bool, axis: int = 0) -> None:

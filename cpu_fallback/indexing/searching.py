@@ -26,8 +26,8 @@ def bisected(sequence: Any, values: Any, right: bool) -> Any:
     high = np.full(values.shape, n, np.int64)
     for _ in range(n.bit_length()):
         middle = (low + high) >> 1
-        found = flat.take(start + middle, mode="clip")
-        before = ~(found > values) if right else ~(found >= values)
+        probed = flat.take(start + middle, mode="clip")
+        before = ~(probed > values) if right else ~(probed >= values)
         before &= low < high
         high = np.where(before | (low >= high), high, middle)
         low = np.where(before, middle + 1, low)
@@ -43,13 +43,13 @@ def found_in(sequence: Any, values: Any, side: str) -> Any:
     if values.size < 2 * SHARED:
         return sequence.searchsorted(values, side)
     line = values.reshape(-1)
-    found = np.empty(line.shape, np.int64)
+    indices = np.empty(line.shape, np.int64)
 
     def part(first: int, last: int) -> None:
-        found[first:last] = sequence.searchsorted(line[first:last], side)
+        indices[first:last] = sequence.searchsorted(line[first:last], side)
 
     parallel_for(0, len(line), SHARED, part)
-    return found.reshape(values.shape)
+    return indices.reshape(values.shape)
 
 
 def _converted(value: ScalarType, common: ScalarType, wide: Any) -> Callable[[Any], Any] | None:
@@ -90,8 +90,8 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
             copyto(out, found_in(sequence, values, side))
             return
         rows = sequence.reshape(-1, n) if n else np.zeros((1, 0), wide)
-        given = values.reshape(1, -1) if sequence.ndim == 1 or not n else values.reshape(len(rows), -1)
-        copyto(out, bisected(rows, given, right).reshape(out.shape))
+        value_rows = values.reshape(1, -1) if sequence.ndim == 1 or not n else values.reshape(len(rows), -1)
+        copyto(out, bisected(rows, value_rows, right).reshape(out.shape))
 
     return PlannedKernel(into)
 

@@ -77,9 +77,9 @@ def add_bags(target: Array, bounds: Array, numbers: Array, table: Array, scale: 
     """
     own = numbers.astype(np.int64)
     check_rows(own, len(table))
-    given = len(own) if scale is None else min(len(own), len(scale))
-    if bounds[-1] > given:
-        raise IndexError(f"bags of {bounds[-1]} rows were given {given} numbers and scales")
+    count = len(own) if scale is None else min(len(own), len(scale))
+    if bounds[-1] > count:
+        raise IndexError(f"bags of {bounds[-1]} rows were given {count} numbers and scales")
     _sparsetools().csr_matvecs(
         len(target),
         len(table),

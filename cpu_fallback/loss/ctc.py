@@ -27,14 +27,14 @@ class States:
     def __init__(self, targets: Array, lengths: Sequence[int], blank: int, classes: int) -> None:
         counts = np.asarray(lengths, np.int64)[:, None]
         longest = int(counts.max(initial=0))
-        places = np.arange(longest)
+        positions = np.arange(longest)
         if targets.ndim == 1:
             first = np.cumsum(counts, 0) - counts
-            within = np.minimum(first + places, max(len(targets) - 1, 0))
+            within = np.minimum(first + positions, max(len(targets) - 1, 0))
             labels = targets[within] if len(targets) else np.zeros((len(counts), longest), np.int64)
         else:
             labels = targets[:, :longest]
-        labels = np.where(places < counts, labels, blank)
+        labels = np.where(positions < counts, labels, blank)
         wrong = (labels < 0) | (labels >= classes)
         if wrong.any():
             raise RuntimeError(
@@ -66,13 +66,13 @@ def joined(stay: Array, step: Array, jump: Array) -> Array:
     return np.log(total) + shift  # type: ignore[no-any-return]
 
 
-def moved(a: Array, by: int) -> Array:
-    """Shift states by `by`, filling with -infinity beyond the ends."""
+def moved(a: Array, shift: int) -> Array:
+    """Shift states by `shift`, filling with -infinity beyond the ends."""
     out = np.full_like(a, -np.inf)
-    if by > 0:
-        out[:, by:] = a[:, :-by]
+    if shift > 0:
+        out[:, shift:] = a[:, :-shift]
     else:
-        out[:, :by] = a[:, -by:]
+        out[:, :shift] = a[:, -shift:]
     return out
 
 
@@ -137,11 +137,11 @@ def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
         through = np.bincount(slots.ravel(), shares.ravel(), times * batch * classes)
         through = through.reshape(log_probs.shape)
         through[np.isneginf(log_probs) | np.isposinf(cost)] = np.nan
-        found = (np.exp(log_probs.astype(np.float64)) - through) * grad[:, None]
+        gradient = (np.exp(log_probs.astype(np.float64)) - through) * grad[:, None]
         left_out = np.arange(times)[:, None] >= inputs
         if zero_infinity:
             left_out = left_out | np.isposinf(losses)
-        np.copyto(out, np.where(left_out[:, :, None], 0.0, found), casting="unsafe")
+        np.copyto(out, np.where(left_out[:, :, None], 0.0, gradient), casting="unsafe")
 
     return PlannedKernel(quietly(into))
 

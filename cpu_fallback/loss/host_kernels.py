@@ -61,15 +61,15 @@ def _kernel(
 
 
 def huber(delta: Array) -> Chain:
-    """Half the square of the gap up to `delta`, beyond it what grows on with the slope there."""
+    """Return the chain of the Huber loss: quadratic up to `delta`, linear beyond."""
     low, half, two = np.asarray(-delta), np.array(0.5, delta.dtype), np.array(2, delta.dtype)
 
-    def chain(out: Array, kept: Array, a: Array, b: Array) -> None:
+    def chain(out: Array, scratch: Array, a: Array, b: Array) -> None:
         np.subtract(a, b, out)
-        clip(out, low, delta, out=kept)
-        np.multiply(kept, half, kept)
-        np.subtract(out, kept, out)
-        np.multiply(out, kept, out)
+        clip(out, low, delta, out=scratch)
+        np.multiply(scratch, half, scratch)
+        np.subtract(out, scratch, out)
+        np.multiply(out, scratch, out)
         np.multiply(out, two, out)
 
     return chain
@@ -79,13 +79,13 @@ def smooth_l1(beta: Array) -> Chain:
     """Return the chain of the smooth L1 loss with `beta`."""
     low, half, two = np.asarray(-beta), np.array(0.5, beta.dtype), np.array(2, beta.dtype)
 
-    def chain(out: Array, kept: Array, a: Array, b: Array) -> None:
+    def chain(out: Array, scratch: Array, a: Array, b: Array) -> None:
         np.subtract(a, b, out)
-        clip(out, low, beta, out=kept)
-        np.multiply(kept, half, kept)
-        np.subtract(out, kept, out)
-        np.divide(kept, beta, kept)
-        np.multiply(out, kept, out)
+        clip(out, low, beta, out=scratch)
+        np.multiply(scratch, half, scratch)
+        np.subtract(out, scratch, out)
+        np.divide(scratch, beta, scratch)
+        np.multiply(out, scratch, out)
         np.multiply(out, two, out)
 
     return chain
@@ -150,8 +150,8 @@ def multi_margin(call: StructuredCall) -> HostKernel | None:
     ones, units = np.ones(classes, spec.np_dtype), np.ones(rows, spec.np_dtype)
     # The weight comes last, after those of the two numbers that are no defaults.
     names = call.runtime[2:-1]
-    given = {name: i for i, name in enumerate(names)}
-    p_at, margin_at = given.get("p"), given.get("margin")
+    number_index = {name: i for i, name in enumerate(names)}
+    p_at, margin_at = number_index.get("p"), number_index.get("margin")
     zero, real = np.zeros((), spec.np_dtype), spec.np_dtype.type
 
     def compute(x: Array, target: Array, *rest: Any) -> Any:
@@ -192,7 +192,7 @@ def cross_entropy(
         return None
     n, c, *rest = spec.sizes
     positions = math.prod(rest)
-    shape, kept = (n, c, positions), (n, positions)
+    shape, target_shape = (n, c, positions), (n, positions)
     starts = np.arange(n)[:, None] * (c * positions) + np.arange(positions)
     units = np.ones(n * positions, spec.np_dtype)
 
@@ -201,7 +201,7 @@ def cross_entropy(
             return None
         lines = x.reshape(shape)
         lines = np.subtract(lines, np.maximum.reduce(lines, 1, None, None, True))
-        own = target.reshape(kept) * positions
+        own = target.reshape(target_shape) * positions
         np.add(own, starts, own)
         picked = lines.take(own)
         np.exp(lines, lines)

@@ -33,8 +33,8 @@ def shares(n: int, out: int) -> Iterator[tuple[Array, Array]]:
     start = o * n // max(out, 1)
     end = -(-(o + 1) * n // max(out, 1))
     for tap in range(int((end - start).max(initial=0))):
-        at = start + tap
-        yield np.minimum(at, n - 1), at < end
+        position = start + tap
+        yield np.minimum(position, n - 1), position < end
 
 
 def sizes_of(n: int, out: int) -> Array:
@@ -68,19 +68,19 @@ def summed(array: Array, out: tuple[int, ...]) -> Array:
         if n == size:
             continue
         if size and n % size == 0:
-            at = array.ndim + axis
-            parts = array.reshape(*array.shape[:at], size, n // size, *array.shape[at + 1 :])
-            array = pairwise_sum(parts, (at + 1,), array.dtype).squeeze(at + 1)
+            dim = array.ndim + axis
+            parts = array.reshape(*array.shape[:dim], size, n // size, *array.shape[dim + 1 :])
+            array = pairwise_sum(parts, (dim + 1,), array.dtype).squeeze(dim + 1)
             continue
         total = np.zeros((*array.shape[:axis], size, *array.shape[axis:][1:]), array.dtype)
         if size <= FEW and size <= n:
-            there, whole = np.moveaxis(total, axis, 0), np.moveaxis(array, axis, 0)
+            target, whole = np.moveaxis(total, axis, 0), np.moveaxis(array, axis, 0)
             for o in range(size):
                 share = whole[o * n // size : -(-(o + 1) * n // size)]
-                there[o] = pairwise_sum(share, (0,), array.dtype)[0]
+                target[o] = pairwise_sum(share, (0,), array.dtype)[0]
         else:
-            for at, inside in shares(n, size):
-                total += np.where(along(inside, axis), np.take(array, at, axis), array.dtype.type(0))
+            for dim, inside in shares(n, size):
+                total += np.where(along(inside, axis), np.take(array, dim, axis), array.dtype.type(0))
         array = total
     return array
 
@@ -172,13 +172,13 @@ def _line_maxima(
 
     def into(out: Any, indices: Any, array: Any) -> None:
         lines = array.reshape(-1, n).astype(np_dtype, copy=False)
-        at = lines.argmax(1)
-        best = lines.take(at + starts)
+        indices_in_lines = lines.argmax(1)
+        best = lines.take(indices_in_lines + starts)
         if np.isnan(best.dot(best)):
             general(out, indices, array)
             return
         np.copyto(out, best.reshape(out.shape), casting="unsafe")
-        np.copyto(indices, np.add(at, firsts, at).reshape(indices.shape))
+        np.copyto(indices, np.add(indices_in_lines, firsts, indices_in_lines).reshape(indices.shape))
 
     return into
 
@@ -195,21 +195,27 @@ def _maxima(
         if spec.is_contiguous and kernel[-1] >= LONG and math.prod(kernel) == kernel[-1]:
             return _line_maxima(spec, math.prod(spatial), kernel[-1], np_dtype, general)
         return general
-    places = np.arange(math.prod(spatial)).reshape(spatial)
+    positions = np.arange(math.prod(spatial)).reshape(spatial)
 
     def into(grad_input: Array, indices: Array, array: Array) -> None:
         best = array.astype(np_dtype, copy=False)
-        where: Any = np.broadcast_to(places, best.shape)
+        where: Any = np.broadcast_to(positions, best.shape)
         for axis, size in zip(range(-1, -len(out) - 1, -1), reversed(out), strict=True):
             n = best.shape[axis]
             maximum: Any = None
-            for at, there in shares(n, size):
-                found, at_found = np.take(best, at, axis), np.take(where, at, axis)
+            for tap_positions, is_inside in shares(n, size):
+                candidates, candidate_positions = (
+                    np.take(best, tap_positions, axis),
+                    np.take(where, tap_positions, axis),
+                )
                 if maximum is None:
-                    maximum, argmax = found, at_found
+                    maximum, argmax = candidates, candidate_positions
                     continue
-                better = along(there, axis) & ((found > maximum) | (found != found))
-                maximum, argmax = np.where(better, found, maximum), np.where(better, at_found, argmax)
+                better = along(is_inside, axis) & ((candidates > maximum) | (candidates != candidates))
+                maximum, argmax = (
+                    np.where(better, candidates, maximum),
+                    np.where(better, candidate_positions, argmax),
+                )
             best, where = (maximum, argmax) if maximum is not None else (grad_input, indices)
         np.copyto(grad_input, best, casting="unsafe")
         np.copyto(indices, where)

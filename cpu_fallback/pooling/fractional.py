@@ -21,18 +21,18 @@ REACH = 2.0**62
 
 
 def starts_in(
-    n: int, kernel: int, out: int, kept: np.dtype[Any], wide: np.dtype[Any]
+    n: int, kernel: int, out: int, tensor_dtype: np.dtype[Any], wide: np.dtype[Any]
 ) -> Callable[[Array], Array]:
-    """From the number of each line to where the windows of `out` positions start in it.
+    """Return the function from each line's random number to the start positions of its `out` windows.
 
-    Every step is rounded to `kept`, the dtype of the tensors, as in PyTorch. The last window ends with the line; places
+    Every step is rounded to `tensor_dtype`, as in PyTorch. The last window ends with the line; positions
     outside, which no number in [0, 1) gives, are moved inside.
     """
     last = n - kernel
-    same = kept == wide
+    same = tensor_dtype == wide
 
     def rounded(x: Array) -> Array:
-        return x if same else x.astype(kept).astype(wide)
+        return x if same else x.astype(tensor_dtype).astype(wide)
 
     step = rounded(np.asarray(np.asarray(last, wide) / np.asarray(max(out - 1, 1), wide), wide))
     number_of = np.arange(out - 1, dtype=wide)
@@ -68,14 +68,15 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
         raise NotImplementedError(
             f"\"fractional_max_pool{rank}d_out_frame\" not implemented for '{spec.dtype.scalar_name}'"
         )
-    kept, wide = spec.dtype.np, compute_np(spec.dtype)
+    tensor_dtype, wide = spec.dtype.np, compute_np(spec.dtype)
     spatial, lead = spec.sizes[-rank:], spec.sizes[:-rank]
     planes, volume = math.prod(lead), math.prod(spatial)
     batch = lead[0] if len(lead) == 2 else 1
     # Over planes the width's number is the first one; over volumes the depth's is.
     order = (1, 0) if rank == 2 else (0, 1, 2)
     line_starts = [
-        starts_in(n, k, out, kept, wide) for n, k, out in zip(spatial, pool.kernel, pool.out, strict=True)
+        starts_in(n, k, out, tensor_dtype, wide)
+        for n, k, out in zip(spatial, pool.kernel, pool.out, strict=True)
     ]
     taps = list(itertools.product(*[range(k) for k in pool.kernel]))
 
@@ -85,19 +86,19 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
         lines = [start(numbers[:, which]) for which, start in zip(order, line_starts, strict=True)]
 
         def places(tap: tuple[int, ...]) -> Array:
-            at: Any = 0
+            flat_index: Any = 0
             for d, (start, n, t) in enumerate(zip(lines, spatial, tap, strict=True)):
                 side = (start + t).reshape(planes, *(1,) * d, start.shape[1], *(1,) * (rank - 1 - d))
-                at = at * n + side
-            return np.reshape(at, (planes, math.prod(pool.out)))
+                flat_index = flat_index * n + side
+            return np.reshape(flat_index, (planes, math.prod(pool.out)))
 
         where = places((0,) * rank)
         best = np.full(where.shape, -math.inf, wide)
         for tap in taps:
-            at = places(tap)
-            found = np.take_along_axis(flat, at, 1)
-            better = (found > best) | (found != found)
-            best, where = np.where(better, found, best), np.where(better, at, where)
+            positions_of_tap = places(tap)
+            candidates = np.take_along_axis(flat, positions_of_tap, 1)
+            better = (candidates > best) | (candidates != candidates)
+            best, where = np.where(better, candidates, best), np.where(better, positions_of_tap, where)
         np.copyto(values, best.reshape(values.shape), casting="unsafe")
         np.copyto(indices, where.reshape(indices.shape))
 
@@ -130,10 +131,10 @@ def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
         for d in range(rank - 1):
             corner = corner + (lines[d] * pitch[d]).reshape(shapes[d])
         local = corner.reshape(-1, 1) + offsets
-        found = array.take(local + plane_starts).astype(wide, copy=False)
-        tap = found.argmax(1)
+        elements = array.take(local + plane_starts).astype(wide, copy=False)
+        tap = elements.argmax(1)
         np.add(tap, rows, tap)
-        best = found.take(tap)
+        best = elements.take(tap)
         if (square := best.dot(best)) != square:
             general(values, indices, array, samples)
             return

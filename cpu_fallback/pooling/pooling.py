@@ -105,15 +105,15 @@ class Maxima:
         plane = math.prod(window.out)
         if self.last:
             values, indices = (np.moveaxis(a, 1, -1) for a in (values, indices))
-            each, of = max(1, BLOCK // max(plane * channels, 1)), channels
+            each, channels_each = max(1, BLOCK // max(plane * channels, 1)), channels
         else:
-            each, of = max(1, BLOCK // max(plane * channels, 1)), max(1, BLOCK // max(plane, 1))
+            each, channels_each = max(1, BLOCK // max(plane * channels, 1)), max(1, BLOCK // max(plane, 1))
         width = max(1, plane // max(window.out[0], 1) * (channels if self.last else 1))
         rows = max(1, BLOCK // width)
         blocks = [
-            (slice(sample, min(sample + each, n)), slice(at, min(at + of, channels)))
+            (slice(sample, min(sample + each, n)), slice(channel, min(channel + channels_each, channels)))
             for sample in range(0, n, each)
-            for at in range(0, channels, of)
+            for channel in range(0, channels, channels_each)
         ]
 
         def some(start: int, stop: int) -> None:
@@ -129,7 +129,9 @@ class Maxima:
         if len(blocks) == 1:
             some(0, 1)
             return
-        parallel_for(0, len(blocks), max(1, GRAIN // max(each * of * plane * len(self.taps), 1)), some)
+        parallel_for(
+            0, len(blocks), max(1, GRAIN // max(each * channels_each * plane * len(self.taps), 1)), some
+        )
 
     def _rows(self, values: Any, indices: Any, padded: Any, row: int, end: int, has_nan: bool) -> None:
         shape = values.shape
@@ -139,25 +141,25 @@ class Maxima:
         flags = better.view(np.uint8)
         room = np.empty(shape, padded.dtype) if self.window.stride[-1] > 1 and not self.last else None
         for k, index in enumerate(self._places(row, end), 1):
-            found = padded[index]
+            candidates = padded[index]
             if room is not None:  # compared twice: what is strided takes five times as long as what is not
-                np.copyto(room, found)
-                found = room
-            np.greater(found, best, better)
+                np.copyto(room, candidates)
+                candidates = room
+            np.greater(candidates, best, better)
             if has_nan:
-                better |= found != found
-            np.maximum(best, found, out=best)
+                better |= candidates != candidates
+            np.maximum(best, candidates, out=best)
             np.multiply(flags, self.number.type(k), candidate)
             np.maximum(number, candidate, out=number)
         corner, first = (
             a[row:end, ..., None] if self.last else a[row:end] for a in (self.corner, self.first)
         )
-        places = self.offsets.take(number)
-        places += corner
+        positions = self.offsets.take(number)
+        positions += corner
         none = number == 0
         if none.any():
-            places = np.where(none, first, places)
-        indices[...] = places
+            positions = np.where(none, first, positions)
+        indices[...] = positions
         np.copyto(values, best, casting="unsafe")
         if (
             self.bits is not None
@@ -186,10 +188,10 @@ class Maxima:
         return met
 
     def _place(self, tap: Any, row: int, end: int) -> tuple[slice, ...]:
-        first, *others = self.window.slices(tap)
+        first, *inner_slices = self.window.slices(tap)
         step = self.window.stride[0]
         start = first.start + row * step
-        along = (slice(start, start + (end - row - 1) * step + 1, step), *others)
+        along = (slice(start, start + (end - row - 1) * step + 1, step), *inner_slices)
         return (slice(None), *along) if self.last else (slice(None), slice(None), *along)
 
 
@@ -319,7 +321,7 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
     divisors = _divisors(window, call.args["count_include_pad"], call.args["divisor_override"])
     divide = np.divide if np_dtype.kind in "fc" else _divide_truncating
     divisors = divisors.astype(np_dtype)
-    places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
+    tap_slices = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
 
     def into(out: Any, array: Any) -> None:
         padded = pad(batched(array, window))
@@ -327,8 +329,8 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
             padded = np.moveaxis(padded, -1, 1)
         target = batched(out, window)
         total = np.zeros_like(target, np_dtype)
-        for place in places:
-            total += padded[place]
+        for tap_slice in tap_slices:
+            total += padded[tap_slice]
         np.copyto(target, divide(total, divisors), casting="unsafe")
 
     general = quietly(into)
@@ -355,14 +357,14 @@ def avg_pool_backward(call: StructuredCall) -> PlannedKernel:
     divisors = _divisors(window, call.args["count_include_pad"], call.args["divisor_override"]).astype(
         np_dtype
     )
-    places = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
+    tap_slices = [(slice(None), slice(None), *window.slices(tap)) for tap in window.taps]
     inside = (slice(None), slice(None), *window.inside)
 
     def into(out: Any, grad: Any, array: Any) -> None:
         share = batched(grad, window) / divisors
         full = np.zeros((*share.shape[:2], *window.padded), np_dtype)
-        for place in places:
-            full[place] += share
+        for tap_slice in tap_slices:
+            full[tap_slice] += share
         np.copyto(batched(out, window), full[inside], casting="unsafe")
 
     return PlannedKernel(quietly(into))

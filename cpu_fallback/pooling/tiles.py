@@ -56,17 +56,17 @@ class TileMaxima:
 
     def __call__(self, values: Array, indices: Array, array: Array) -> bool:
         planes = len(array)
-        told: list[bool] = []
+        is_done: list[bool] = []
 
         def some(start: int, stop: int) -> None:
             for block in range(start, stop):
                 part = slice(block * self.step, min((block + 1) * self.step, planes))
-                told.append(self._block(values[part], indices[part], array[part]))
-                if not told[-1]:
+                is_done.append(self._block(values[part], indices[part], array[part]))
+                if not is_done[-1]:
                     return
 
         parallel_for(0, -(-planes // self.step), max(1, GRAIN // (self.step * self.area)), some)
-        return all(told)
+        return all(is_done)
 
     def _block(self, values: Array, indices: Array, array: Array) -> bool:
         line = array.reshape(-1)
@@ -77,28 +77,32 @@ class TileMaxima:
                 return False
         best = line[:: self.taps].copy()
         offset = np.zeros(best.shape, self.offset)
-        found, better = np.empty_like(best), np.empty(best.shape, np.bool_)
+        candidates, better = np.empty_like(best), np.empty(best.shape, np.bool_)
         for tap in range(1, self.taps):
-            np.copyto(found, line[tap :: self.taps])  # used twice: strided operands take five times as long
-            self._take(best, offset, found, tap, better)
-        made, places = (
+            np.copyto(
+                candidates, line[tap :: self.taps]
+            )  # used twice: strided operands take five times as long
+            self._take(best, offset, candidates, tap, better)
+        made, row_offsets = (
             a.view(item).reshape(-1, self.rows) for a, item in zip((best, offset), self.items, strict=True)
         )
-        best, offset = made[:, 0].copy().view(best.dtype), places[:, 0].copy().view(self.offset)
+        best, offset = made[:, 0].copy().view(best.dtype), row_offsets[:, 0].copy().view(self.offset)
         better = better[: len(best)]
         for row in range(1, self.rows):
-            there = places[:, row].copy().view(self.offset)
-            there += self.offset.type(self.below[row])
-            self._take(best, offset, made[:, row].copy().view(best.dtype), there, better)
+            candidate_offsets = row_offsets[:, row].copy().view(self.offset)
+            candidate_offsets += self.offset.type(self.below[row])
+            self._take(best, offset, made[:, row].copy().view(best.dtype), candidate_offsets, better)
         np.copyto(values, best.reshape(values.shape))
         corner = self.corner.reshape(indices.shape[1:])
         np.add(offset.reshape(indices.shape), corner, out=indices)
         return True
 
-    def _take(self, best: Array, offset: Array, found: Array, there: Any, better: Array) -> None:
+    def _take(
+        self, best: Array, offset: Array, candidates: Array, candidate_offsets: Any, better: Array
+    ) -> None:
         """Update the best values and their offsets with candidates that are larger."""
-        np.greater(found, best, out=better)
-        np.maximum(best, found, out=best)
-        gained = np.subtract(there, offset, dtype=self.offset)  # wraps around, and back below
+        np.greater(candidates, best, out=better)
+        np.maximum(best, candidates, out=best)
+        gained = np.subtract(candidate_offsets, offset, dtype=self.offset)  # wraps around, and back below
         gained *= better.view(np.uint8)
         offset += gained

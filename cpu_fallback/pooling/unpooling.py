@@ -37,15 +37,15 @@ def max_unpool(call: StructuredCall) -> HostKernel | None:
     starts = (np.arange(planes) * volume).reshape(planes, 1)
     lines = (planes, spec.numel // planes)
 
-    def fresh(x: Array, places: Array) -> Array | None:
-        if not is_within(places, volume):
+    def fresh(x: Array, indices_data: Array) -> Array | None:
+        if not is_within(indices_data, volume):
             return None
         made = np.zeros(sizes, np_dtype)
-        made.put(places.reshape(lines) + starts, x)
+        made.put(indices_data.reshape(lines) + starts, x)
         return made
 
-    def into(out: Array, x: Array, places: Array) -> bool:
-        made = fresh(x, places)
+    def into(out: Array, x: Array, indices_data: Array) -> bool:
+        made = fresh(x, indices_data)
         if made is None:
             return False
         np.copyto(out, made)

@@ -37,8 +37,8 @@ def scaled_rows(rows: Any, scales: Any, scaling: BlockScaling) -> Any:
     """Return (lines, k) in float64, each block times its scale."""
     values = numbers_of(rows)
     lines, k = values.shape
-    found = unswizzled(scales, lines, -(-k // scaling.vector))
-    wide = found.astype(np.float32).astype(np.float64)
+    block_scales = unswizzled(scales, lines, -(-k // scaling.vector))
+    wide = block_scales.astype(np.float32).astype(np.float64)
     return values * wide.repeat(scaling.vector, 1)[:, :k]
 
 

@@ -63,9 +63,9 @@ def grouped_mm(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, *inputs: Any) -> None:
-        given = dict(zip(names, inputs, strict=True))
-        scales = given.get("scale_a"), given.get("scale_b")
-        multiply_groups(out, given["self"], given["mat2"], given.get("offs"), *scales)
+        arguments = dict(zip(names, inputs, strict=True))
+        scales = arguments.get("scale_a"), arguments.get("scale_b")
+        multiply_groups(out, arguments["self"], arguments["mat2"], arguments.get("offs"), *scales)
 
     return PlannedKernel(into)
 

@@ -24,8 +24,8 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, *inputs: Any) -> None:
-        given = dict(zip(names, inputs, strict=True))
-        left, right, by_row, by_column = (given[name] for name in ("self", "mat2", "scale_a", "scale_b"))
+        arguments = dict(zip(names, inputs, strict=True))
+        left, right, by_row, by_column = (arguments[name] for name in ("self", "mat2", "scale_a", "scale_b"))
         if scaling is None:
             left, right = left.astype(np.float32), right.astype(np.float32)
         if scaling is not None:
@@ -44,11 +44,11 @@ def scaled_mm(call: StructuredCall) -> PlannedKernel:
             made = np.dot(left, right)
             made *= by_row
             made *= by_column
-        if given.get("bias") is not None:
-            made += given["bias"].reshape(-1).astype(np.float32)
+        if arguments.get("bias") is not None:
+            made += arguments["bias"].reshape(-1).astype(np.float32)
         if largest is not None:
-            if given.get("scale_result") is not None:
-                made *= given["scale_result"].reshape(())
+            if arguments.get("scale_result") is not None:
+                made *= arguments["scale_result"].reshape(())
             np.clip(made, -largest, largest, made)
         np.copyto(out, made, casting="unsafe")
 

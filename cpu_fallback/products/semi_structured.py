@@ -36,26 +36,26 @@ class Expansion:
 
     def block(self, rows: slice) -> Any:
         """Return these rows as a dense float32 array."""
-        kept = self.values[rows].astype(np.float32)
+        stored = self.values[rows].astype(np.float32)
         words = self.words[rows]
-        count = len(kept)
+        count = len(stored)
         shifts = np.arange(0, 8 * words.itemsize, 4, dtype=words.dtype)
         bits = ((words[:, :, None] >> shifts) & 15).astype(np.int8)
         bits = bits.reshape(count, words.shape[1] * len(shifts))
         if self.values.dtype == np.float32:
             # Four bits stand for halves of two floats: the first float's, or the second one's.
-            dense = np.zeros((count, kept.shape[1], 2), np.float32)
+            dense = np.zeros((count, stored.shape[1], 2), np.float32)
             second = bits & 2 != 0
-            np.copyto(dense[..., 0], kept, where=~second)
-            np.copyto(dense[..., 1], kept, where=second)
-            return dense.reshape(count, 2 * kept.shape[1])
-        dense = np.zeros((count, kept.shape[1] // 2, 4), np.float32)
-        pairs = kept.reshape(count, kept.shape[1] // 2, 2)
+            np.copyto(dense[..., 0], stored, where=~second)
+            np.copyto(dense[..., 1], stored, where=second)
+            return dense.reshape(count, 2 * stored.shape[1])
+        dense = np.zeros((count, stored.shape[1] // 2, 4), np.float32)
+        pairs = stored.reshape(count, stored.shape[1] // 2, 2)
         # The first of two is never in the fourth column, nor the second one in the first.
         for part, columns, first in ((0, bits & 3, 0), (1, bits >> 2, 1)):
             for column in range(first, first + 3):
                 np.copyto(dense[..., column], pairs[..., part], where=columns == column)
-        return dense.reshape(count, 2 * kept.shape[1])
+        return dense.reshape(count, 2 * stored.shape[1])
 
 
 def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
@@ -74,9 +74,9 @@ def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, *inputs: Any) -> None:
-        given = dict(zip(names, inputs, strict=True))
-        bias, x = given.get("bias"), given["mat2"].astype(np.float32)
-        packed = Expansion(given["values"], given["meta"], interleaved)
+        arguments = dict(zip(names, inputs, strict=True))
+        bias, x = arguments.get("bias"), arguments["mat2"].astype(np.float32)
+        packed = Expansion(arguments["values"], arguments["meta"], interleaved)
         lines = out.T if transposed else out
 
         def work(first: int, last: int) -> None:

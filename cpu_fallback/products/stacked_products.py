@@ -140,13 +140,13 @@ def _linear_of_stack(out: TensorSpec, inner: int, adds: bool) -> HostKernel:
     assert fresh is not None and into is not None
     sizes, columns = out.sizes, out.sizes[-1]
     rows = out.numel // columns
-    given, made_flat = (rows, inner), (rows, columns)
+    input_flat, made_flat = (rows, inner), (rows, columns)
 
     def compute(x: Any, w: Any, b: Any) -> Any:
-        return fresh(x.reshape(given), w, b).reshape(sizes)
+        return fresh(x.reshape(input_flat), w, b).reshape(sizes)
 
     def write(made: Any, x: Any, w: Any, b: Any) -> None:
-        into(made.reshape(made_flat), x.reshape(given), w, b)
+        into(made.reshape(made_flat), x.reshape(input_flat), w, b)
 
     return HostKernel((out,), compute, write, declines=False)
 

@@ -81,40 +81,40 @@ def normal_pairs(draws: Array) -> Array:
 
 def _pairs_of(out: Array, odd: Array, unit: float, arrays: Array) -> None:
     """Write the pairs of angles, and of logarithms in the first of the arrays."""
-    radius, rest, square, sine, cosine, kept, other = arrays
+    radius, rest, square, sine, cosine, scratch, other = arrays
     np.multiply(radius, -2.0, radius)
     np.sqrt(radius, radius)
 
     np.copyto(rest, odd)
-    np.multiply(rest, unit * STEPS, kept)
-    np.rint(kept, kept)
+    np.multiply(rest, unit * STEPS, scratch)
+    np.rint(scratch, scratch)
     nearest = square.view(np.intp)
-    np.copyto(nearest, kept, casting="unsafe")
+    np.copyto(nearest, scratch, casting="unsafe")
     cosines, sines = circle()
     cosines.take(nearest, None, cosine, "clip")
     sines.take(nearest, None, sine, "clip")
     np.multiply(rest, unit * TWO_PI, rest)  # the unit is a power of two
-    np.multiply(kept, STEP, kept)
-    np.subtract(rest, kept, rest)
+    np.multiply(scratch, STEP, scratch)
+    np.subtract(rest, scratch, rest)
 
     # `rest` becomes its sine, `square` its cosine less 1.
     np.multiply(rest, rest, square)
-    np.multiply(square, 1.0 / 120.0, kept)
-    np.subtract(kept, 1.0 / 6.0, kept)
-    np.multiply(kept, square, kept)
-    np.multiply(kept, rest, kept)
-    np.add(rest, kept, rest)
-    np.multiply(square, 1.0 / 24.0, kept)
-    np.subtract(kept, 0.5, kept)
-    np.multiply(square, kept, square)
+    np.multiply(square, 1.0 / 120.0, scratch)
+    np.subtract(scratch, 1.0 / 6.0, scratch)
+    np.multiply(scratch, square, scratch)
+    np.multiply(scratch, rest, scratch)
+    np.add(rest, scratch, rest)
+    np.multiply(square, 1.0 / 24.0, scratch)
+    np.subtract(scratch, 0.5, scratch)
+    np.multiply(square, scratch, square)
 
-    np.multiply(cosine, square, kept)
+    np.multiply(cosine, square, scratch)
     np.multiply(sine, rest, other)
-    np.subtract(kept, other, kept)
-    np.add(kept, cosine, kept)
+    np.subtract(scratch, other, scratch)
+    np.add(scratch, cosine, scratch)
     np.multiply(sine, square, other)
     np.add(sine, other, sine)
     np.multiply(cosine, rest, other)
     np.add(sine, other, sine)
-    np.multiply(radius, kept, out[0::2])
+    np.multiply(radius, scratch, out[0::2])
     np.multiply(radius, sine, out[1::2])

@@ -149,9 +149,9 @@ def order_of(keys: Any) -> Any:
     upper = keys.view("<u4").reshape(-1, 2)[:, 1][order]
     equal = upper[1:] == upper[:-1]
     if equal.any():
-        places = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
-        together = order[places]
-        order[places] = together[np.argsort(keys[together], kind="stable")]
+        positions = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+        together = order[positions]
+        order[positions] = together[np.argsort(keys[together], kind="stable")]
     return order
 
 
@@ -174,8 +174,8 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
             levels = u.reshape(len(rows), samples) * sums[:, -1:]
             target = out.reshape(len(rows), samples)
             for row, (edges, level) in enumerate(zip(sums, levels, strict=True)):
-                found = np.searchsorted(edges, level, side="right")
-                target[row] = np.minimum(found, np.flatnonzero(rows[row])[-1])
+                indices = np.searchsorted(edges, level, side="right")
+                target[row] = np.minimum(indices, np.flatnonzero(rows[row])[-1])
             return
         # Weights of 0 arrive last, after infinite time, as in PyTorch.
         race = -np.log(open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
@@ -209,9 +209,9 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
 
         def part(begin: int, end: int) -> None:
             for start in range(begin * BLOCK, min(end * BLOCK, count), BLOCK):
-                made, kept, given = (line[start : start + BLOCK] for line in lines)
-                np.copyto(kept, _below(draws32(seed, first + start // 4, len(kept)), 1.0 - p))
-                np.copyto(made, _masked(given, kept, scale, wide), casting="unsafe")
+                made, mask_part, source = (line[start : start + BLOCK] for line in lines)
+                np.copyto(mask_part, _below(draws32(seed, first + start // 4, len(mask_part)), 1.0 - p))
+                np.copyto(made, _masked(source, mask_part, scale, wide), casting="unsafe")
 
         parallel_for(0, -(-count // BLOCK), 1, part)
 

@@ -23,9 +23,9 @@ def words_text() -> str:
     """Return the loop ``loop(numbers, out)``: counters, the first one, and both halves of the key; rows of
     four words."""
     lines = []
-    for name, place in (("n", 0), ("first", 1), ("k0_0", 2), ("k1_0", 3)):
+    for name, index in (("n", 0), ("first", 1), ("k0_0", 2), ("k1_0", 3)):
         lines += [
-            f"  %{name}_p = getelementptr i64, ptr %g, i64 {place}",
+            f"  %{name}_p = getelementptr i64, ptr %g, i64 {index}",
             f"  %{name} = load i64, ptr %{name}_p",
         ]
     return _module("ptr noalias nocapture %p0", [*lines, *_keys()], _words(), 1)
@@ -265,16 +265,16 @@ def mersenne_normal_text() -> str:
             f"  %{name}s = shufflevector {_FLOATS} %{name}_0, {_FLOATS} undef, {_INTEGERS} zeroinitializer",
         ]
     body = ["  %first = shl i64 %i, 4", "  %second = add i64 %first, 8"]
-    for name, at in (("radial", "%first"), ("angular", "%second")):
+    for name, offset_name in (("radial", "%first"), ("angular", "%second")):
         body += [
-            f"  %{name}_p = getelementptr float, ptr %p1, i64 {at}",
+            f"  %{name}_p = getelementptr float, ptr %p1, i64 {offset_name}",
             f"  %{name} = load {_FLOATS}, ptr %{name}_p, align 4",
         ]
     body += lanes.lines
-    for value, at in ((made[1], "first"), (made[0], "second")):
+    for value, offset_name in ((made[1], "first"), (made[0], "second")):
         body += [
-            f"  %to_{at} = getelementptr float, ptr %p0, i64 %{at}",
-            f"  store {_FLOATS} {value}, ptr %to_{at}, align 4",
+            f"  %to_{offset_name} = getelementptr float, ptr %p0, i64 %{offset_name}",
+            f"  store {_FLOATS} {value}, ptr %to_{offset_name}, align 4",
         ]
     functions = (
         f"declare {_FLOATS} @llvm.fma.v8f32({_FLOATS}, {_FLOATS}, {_FLOATS})\n"
@@ -337,9 +337,9 @@ def normal_loop(kind: str) -> Callable[..., None]:
 
 def mersenne_normal_loop() -> Callable[..., None] | None:
     """Return the compiled loop of PyTorch's normal numbers, or None without fused multiply-add."""
-    found = target()
-    assert found is not None
-    return loop_function(mersenne_normal_text()) if found.fuses else None
+    processor = target()
+    assert processor is not None
+    return loop_function(mersenne_normal_text()) if processor.fuses else None
 
 
 def shuffle_loop() -> Callable[..., None]:

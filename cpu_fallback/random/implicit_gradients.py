@@ -35,8 +35,8 @@ def _digamma() -> Any:
 
 def _nodes() -> list[tuple[float, float]]:
     t = np.linspace(BEGIN, END, NODES + 1)
-    place = np.exp(t - np.exp(-t))
-    return [(float(s), float(w)) for s, w in zip(place, STEP * (1.0 + np.exp(-t)) * place, strict=True)]
+    node = np.exp(t - np.exp(-t))
+    return [(float(s), float(w)) for s, w in zip(node, STEP * (1.0 + np.exp(-t)) * node, strict=True)]
 
 
 TABLE = _nodes()
@@ -59,14 +59,14 @@ def standard_gamma_grad(alpha: Array, sample: Array) -> Array:
         scale = np.where(low | (a > 1.0), scale, 1.0)
         base = np.log(x) - _digamma()(a)
         total = np.zeros(np.broadcast(a, x).shape)
-        for place, weight in TABLE:
-            s = scale * place
+        for node, weight in TABLE:
+            s = scale * node
             rise = np.where(low, -s, np.log1p(s / x))
             height = np.exp(np.where(low, -a * s - x * np.expm1(-s), above * rise - s))
             total += np.where(height > 0, weight * height * (base + rise), 0.0)
-        found = np.where(low, -x, 1.0) * total * scale
-        found = np.where((x == 0) & (a > 0), 0.0, found)
-        return np.where((a > 0) & (x < np.inf) & (a < np.inf), found, np.nan).astype(dtype)
+        gradient = np.where(low, -x, 1.0) * total * scale
+        gradient = np.where((x == 0) & (a > 0), 0.0, gradient)
+        return np.where((a > 0) & (x < np.inf) & (a < np.inf), gradient, np.nan).astype(dtype)
 
 
 def dirichlet_grad(sample: Array, alpha: Array, total_alpha: Array) -> Array:
@@ -87,16 +87,16 @@ def dirichlet_grad(sample: Array, alpha: Array, total_alpha: Array) -> Array:
             scale = scale - (rate * scale + both * np.log1p(moved) - 1.0) / slope
         base = np.log(x) - _digamma()(a) + _digamma()(both)
         total = np.zeros(np.broadcast(x, a, both).shape)
-        for place, weight in TABLE:
-            s = scale * place
+        for node, weight in TABLE:
+            s = scale * node
             moved = np.log1p(part * np.expm1(-s))
             height = np.exp(-(rate * s + both * moved))
             rise = np.where(low, moved + s, moved)
             total += np.where(height > 0, weight * height * (base - rise), 0.0)
-        found = sign * x * total * scale
-        found = np.where((x == 0) & (a > 0), 0.0, found)
-        found = np.where((x == 1) & (b > 0), 1.0 / b * (_digamma()(both) - _digamma()(a)), found)
-        return np.where((a > 0) & (b > 0) & (x >= 0) & (x <= 1), found, np.nan).astype(dtype)
+        gradient = sign * x * total * scale
+        gradient = np.where((x == 0) & (a > 0), 0.0, gradient)
+        gradient = np.where((x == 1) & (b > 0), 1.0 / b * (_digamma()(both) - _digamma()(a)), gradient)
+        return np.where((a > 0) & (b > 0) & (x >= 0) & (x <= 1), gradient, np.nan).astype(dtype)
 
 
 SLOW.update((standard_gamma_grad, dirichlet_grad))

@@ -245,17 +245,17 @@ def randperm(call: StructuredCall) -> Kernel:
     def into(out: Array, twister: MersenneTwister) -> None:
         with twister.lock:
             words = twister.words(count - 1)
-        places = np.arange(count - 1, dtype=np.uint64)
-        others = words % (np.uint64(count) - places) + places
+        positions = np.arange(count - 1, dtype=np.uint64)
+        partners = words % (np.uint64(count) - positions) + positions
         loop = SHUFFLE.beside(count)
         if loop is not None and count > 1:
             numbers = np.arange(count)
-            loop(np.array(count - 1), numbers, others)
+            loop(np.array(count - 1), numbers, partners)
             np.copyto(out, numbers, casting="unsafe")
             return
         order = list(range(count))
-        for index, other in enumerate(others.tolist()):
-            order[index], order[other] = order[other], order[index]
+        for index, partner in enumerate(partners.tolist()):
+            order[index], order[partner] = order[partner], order[index]
         np.copyto(out, np.array(order), casting="unsafe")
 
     return into

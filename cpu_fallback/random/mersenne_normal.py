@@ -124,8 +124,13 @@ def _grouped32(out: Array, uniform: Array, mean: float, std: float) -> None:
     def part(begin: int, end: int) -> None:
         for start in range(begin * BLOCK, min(end * BLOCK, len(uniform)), BLOCK):
             if loop is not None:
-                given = uniform[start : start + BLOCK]
-                loop(np.array(len(given) // GROUP), out[start : start + BLOCK], given, parameters)
+                uniform_block = uniform[start : start + BLOCK]
+                loop(
+                    np.array(len(uniform_block) // GROUP),
+                    out[start : start + BLOCK],
+                    uniform_block,
+                    parameters,
+                )
                 continue
             pairs = uniform[start : start + BLOCK].reshape(-1, 2, HALF)
             made = out[start : start + BLOCK].reshape(-1, 2, HALF)

@@ -253,7 +253,7 @@ def dirichlet(call: StructuredCall) -> Kernel:
     """Divide float64 gamma samples by their sum along the last dimension."""
     spec = call.outputs[0]
     write, limits = writer(spec), finfo(spec.dtype)
-    least, most = limits.tiny, 1.0 - limits.eps / 2
+    min_share, max_share = limits.tiny, 1.0 - limits.eps / 2
     smallest = float(np.finfo(np.float64).tiny)
 
     def into(out: Array, alpha: Array, twister: MersenneTwister) -> None:
@@ -261,6 +261,6 @@ def dirichlet(call: StructuredCall) -> Kernel:
             made = [max(smallest, gamma_number(twister, uniform, shape, float)) for shape in _floats(alpha)]
         numbers = np.array(made).reshape(spec.sizes)
         shares = (numbers / numbers.sum(-1, keepdims=True)).astype(out.dtype)
-        write(out, np.clip(shares, out.dtype.type(least), out.dtype.type(most)))
+        write(out, np.clip(shares, out.dtype.type(min_share), out.dtype.type(max_share)))
 
     return into

@@ -72,12 +72,12 @@ def words(seed: int, first: int, counters: int) -> Any:
     page, offset = divmod(first, PAGE)
     if offset + counters <= PAGE:
         global _kept
-        kept = _kept
-        if kept[0] != seed or kept[1] != page:
+        page_words = _kept
+        if page_words[0] != seed or page_words[1] != page:
             made = np.empty((PAGE, 4), np.uint32)
             fill_words(made, seed, page * PAGE)
-            kept = _kept = (seed, page, made)
-        return kept[2][offset : offset + counters]
+            page_words = _kept = (seed, page, made)
+        return page_words[2][offset : offset + counters]
     out = np.empty((counters, 4), np.uint32)
     fill_words(out, seed, first)
     return out

@@ -40,9 +40,9 @@ def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
 
     A small random op slices them: a dozen array operations cost the same for one element as for a thousand.
     """
-    kept = _kept.get((base, wide))
-    if kept is not None and kept[0] == seed and kept[1] == run:
-        return kept[2]
+    entry = _kept.get((base, wide))
+    if entry is not None and entry[0] == seed and entry[1] == run:
+        return entry[2]
     draws = draws64(seed, run * RUN, 2 * RUN) if wide else draws32(seed, run * RUN, 4 * RUN)
     values = base(draws)
     values.flags.writeable = False

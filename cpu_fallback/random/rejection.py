@@ -223,10 +223,10 @@ def by_elements(
 
     @quietly
     def into(out: Array, *rest: Any) -> None:
-        *given, seed, first = rest
+        *parameters_data, seed, first = rest
         if check is not None:
-            check(given[0])
-        flat = [np.broadcast_to(parameter, sizes).reshape(-1) for parameter in given]
+            check(parameters_data[0])
+        flat = [np.broadcast_to(parameter, sizes).reshape(-1) for parameter in parameters_data]
         made = np.empty(count, np.float64)
 
         def part(begin: int, end: int) -> None:
@@ -272,12 +272,12 @@ def binomial_numbers(call: StructuredCall) -> PlannedKernel:
 
 
 def dirichlet(call: StructuredCall) -> PlannedKernel:
-    """Gamma numbers over their sum along the last dimension, by logarithms: small ones do not underflow."""
+    """Divide gamma samples by their sum along the last dimension, in logarithms, so small ones do not underflow."""
     spec = call.outputs[0]
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
     limits, wide = finfo(spec.dtype), spec.dtype is float64
-    least, most = limits.tiny, 1.0 - limits.eps / 2
+    min_share, max_share = limits.tiny, 1.0 - limits.eps / 2
     columns = spec.sizes[-1] if spec.sizes else 1
     rows = spec.numel // max(columns, 1)
 
@@ -299,7 +299,7 @@ def dirichlet(call: StructuredCall) -> PlannedKernel:
         table[np.isnan(table) & (alpha == 0).reshape(rows, columns)] = 0.0
         weights = np.exp(table)
         weights /= weights.sum(-1, keepdims=True)
-        np.clip(weights, least, most, weights)
+        np.clip(weights, min_share, max_share, weights)
         np.copyto(out, weights.reshape(spec.sizes), casting="unsafe")
 
     return PlannedKernel(into)

@@ -149,9 +149,11 @@ def _in_any_order(spec: TensorSpec, order: tuple[int, ...], ufunc: np.ufunc) -> 
 
     def total(array: Any) -> Any:
         line = array.transpose(order).reshape(-1)
-        found: list[Any] = []
-        parallel_for(0, spec.numel, STREAM_GRAIN, lambda first, last: found.append(reduce(line[first:last])))
-        return reduce(np.array(found, line.dtype))
+        partial_results: list[Any] = []
+        parallel_for(
+            0, spec.numel, STREAM_GRAIN, lambda first, last: partial_results.append(reduce(line[first:last]))
+        )
+        return reduce(np.array(partial_results, line.dtype))
 
     return total
 
@@ -273,40 +275,40 @@ def over_kept(
     ``compute(block)`` returns the blocks of all outputs, in any shape of their sizes. Blocks have at least
     `run_of` adjacent elements in kept dimensions. NumPy reduces consecutive lines `directly`.
     """
-    kept = [d for d in range(spec.ndim) if d not in dims and spec.sizes[d] > 1]
+    kept_dims = [d for d in range(spec.ndim) if d not in dims and spec.sizes[d] > 1]
     lines = directly and spec.is_contiguous and dims == (spec.ndim - 1,)
-    if spec.numel < (LINES_FROM if lines else KEPT_FROM) or not kept:
+    if spec.numel < (LINES_FROM if lines else KEPT_FROM) or not kept_dims:
         return None
     steps = list(spec.sizes)
-    least = run_of if any(spec.strides[d] == 1 for d in kept) else 1
+    least = run_of if any(spec.strides[d] == 1 for d in kept_dims) else 1
     room = max((LINES_BLOCK if lines else KEPT_BLOCK) // math.prod(spec.sizes[d] for d in dims), least)
-    for d in sorted(kept, key=lambda d: abs(spec.strides[d])):
+    for d in sorted(kept_dims, key=lambda d: abs(spec.strides[d])):
         steps[d] = min(room, spec.sizes[d])
         room = max(room // steps[d], 1)
     starts = [range(0, size, step) for size, step in zip(spec.sizes, steps, strict=True)]
-    places = [
-        tuple(slice(start, start + step) for start, step in zip(place, steps, strict=True))
-        for place in itertools.product(*starts)
+    block_slices = [
+        tuple(slice(start, start + step) for start, step in zip(corner, steps, strict=True))
+        for corner in itertools.product(*starts)
     ]
     keeps = out_ndim == spec.ndim
     targets = [
-        tuple(slice(None) if d in dims else s for d, s in enumerate(place) if keeps or d not in dims)
-        for place in places
+        tuple(slice(None) if d in dims else s for d, s in enumerate(corner) if keeps or d not in dims)
+        for corner in block_slices
     ]
-    if len(places) == 1:
+    if len(block_slices) == 1:
         return None
     shares = spec.nbytes >= HANDED_OVER
 
     def run(compute: Callable[[Any], tuple[Any, ...]], outs: tuple[Any, ...], array: Any) -> None:
         def part(first: int, last: int) -> None:
             for i in range(first, last):
-                for out, item in zip(outs, compute(array[places[i]]), strict=True):
+                for out, item in zip(outs, compute(array[block_slices[i]]), strict=True):
                     target = out[targets[i]]
                     np.copyto(target, item.reshape(target.shape), casting="unsafe")
 
         if shares:
-            parallel_for(0, len(places), 1, part)
+            parallel_for(0, len(block_slices), 1, part)
         else:
-            part(0, len(places))
+            part(0, len(block_slices))
 
     return run

@@ -109,8 +109,8 @@ def _norms_of_lines(self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) 
         return None
     if reduced_dims(dim, self.ndim) != (self.ndim - 1,):
         return None
-    kept = (*self.sizes[:-1], 1)
-    spec = TensorSpec.contiguous(kept if keepdim else kept[:-1], self.dtype, CPU)
+    kept_sizes = (*self.sizes[:-1], 1)
+    spec = TensorSpec.contiguous(kept_sizes if keepdim else kept_sizes[:-1], self.dtype, CPU)
     sizes, lines, np_dtype = spec.sizes, (self.ndim - 1,), spec.np_dtype
 
     def compute(x: Any, order: Any = 2) -> Any:
@@ -177,16 +177,16 @@ def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostKernel | Non
         return None
     if not self.is_contiguous:
         return None
-    kept = dim % rank
-    column = tuple(self.sizes[d] if d == kept else 1 for d in range(rank))
-    rows = self.sizes[kept]
+    axis = dim % rank
+    column = tuple(self.sizes[d] if d == axis else 1 for d in range(rank))
+    rows = self.sizes[axis]
 
-    def compute(x: Any, order: Any, most: Any) -> Any:
-        if order.__class__ is complex or most.__class__ is complex or not order > 0 or most < 0:
+    def compute(x: Any, order: Any, max_norm: Any) -> Any:
+        if order.__class__ is complex or max_norm.__class__ is complex or not order > 0 or max_norm < 0:
             return None
-        lines = (x if kept == 0 else x.swapaxes(0, kept)).reshape(rows, -1)
+        lines = (x if axis == 0 else x.swapaxes(0, axis)).reshape(rows, -1)
         norms = norms_of(lines, order)
-        scale = np.where(norms > most, most / (norms + 1e-7), norms.dtype.type(1))
+        scale = np.where(norms > max_norm, max_norm / (norms + 1e-7), norms.dtype.type(1))
         return x * scale.reshape(column)
 
     return HostKernel((TensorSpec.contiguous(self.sizes, self.dtype, CPU),), compute)
@@ -196,12 +196,12 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
     """Compute the distances of each row of one matrix from each of another's, also in batches."""
     if not is_plain(x1, x2) or x1.ndim < 2 or x1.ndim != x2.ndim or x1.sizes[:-2] != x2.sizes[:-2]:
         return None
-    (m, columns), (n, others) = x1.sizes[-2:], x2.sizes[-2:]
-    if columns != others or compute_mode not in (None, 0, 1, 2):
+    (m, columns), (n, other_columns) = x1.sizes[-2:], x2.sizes[-2:]
+    if columns != other_columns or compute_mode not in (None, 0, 1, 2):
         return None
     spec = TensorSpec.contiguous((*x1.sizes[:-1], n), x1.dtype, CPU)
-    many = m > USE_PRODUCTS_FROM or n > USE_PRODUCTS_FROM
-    by_products = compute_mode == 1 or (compute_mode in (None, 0) and many)
+    is_large = m > USE_PRODUCTS_FROM or n > USE_PRODUCTS_FROM
+    by_products = compute_mode == 1 or (compute_mode in (None, 0) and is_large)
     if spec.numel * columns > 4 * SMALL:
         return None if x1.ndim > 2 or not by_products else HostKernel((spec,), None, _by_products)
 
@@ -245,7 +245,7 @@ def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool
             return False
         wide = x.astype(np.float64)
         squares = np.add.reduce(wide * wide, 1)
-        place = 0
+        begin = 0
         for start in range(0, n - 1, rows):
             stop = min(start + rows, n - 1)
             both = squares[start:stop, None] + squares
@@ -258,9 +258,9 @@ def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool
             np.sqrt(apart, apart)
             for i in range(start, stop):
                 near[i - start, : i + 1] = False
-                end = place + n - 1 - i
-                out[place:end] = apart[i - start, i + 1 :]
-                place = end
+                end = begin + n - 1 - i
+                out[begin:end] = apart[i - start, i + 1 :]
+                begin = end
             first, second = np.nonzero(near)
             first += start
             for part in range(0, len(first), each):

@@ -18,7 +18,7 @@ from .reduced_call import keeps_dims, register_in_order
 
 
 def located(
-    spec: TensorSpec, locate: Any, kept: Callable[..., None] | None
+    spec: TensorSpec, locate: Any, run_blocks: Callable[..., None] | None
 ) -> tuple[Callable[..., None], Callable[..., Any]]:
     """Return the max or min of contiguous lines by their indices, as an in-place kernel and as one that
     allocates.
@@ -35,9 +35,9 @@ def located(
         return (line_extrema(lines, locate, starts[: len(lines)]),)
 
     def into(out: Any, array: Any) -> None:
-        result = None if kept is None else EXTREMA[locate].reduced(array.reshape(-1, length))
-        if result is None and kept is not None:
-            kept(block, (out,), array)
+        result = None if run_blocks is None else EXTREMA[locate].reduced(array.reshape(-1, length))
+        if result is None and run_blocks is not None:
+            run_blocks(block, (out,), array)
         else:
             np.copyto(out, (fresh(array) if result is None else result).reshape(out.shape))
 
@@ -84,13 +84,13 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
         sizes = out_spec.sizes
         function = getattr(np.ndarray, method)
         # NumPy makes a copy that has the axis last.
-        kept = over_kept(spec, (axis,), out_spec.ndim) if _is_outer(spec, axis) else None
-        if kept is not None:
+        run_blocks = over_kept(spec, (axis,), out_spec.ndim) if _is_outer(spec, axis) else None
+        if run_blocks is not None:
 
             def block(piece: Any) -> tuple[Any, ...]:
                 return (function(piece.astype(np_dtype, copy=False), axis),)
 
-            return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
+            return PlannedKernel(quietly(lambda out, array: run_blocks(block, (out,), array)))
         is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
         if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
             return PlannedKernel(_lines_shared(spec, function))
@@ -124,13 +124,13 @@ def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
     count = spec.numel // length
 
     def into(out: Any, array: Any) -> None:
-        lines, found = array.reshape(count, length), np.empty(count, np.int64)
+        lines, indices = array.reshape(count, length), np.empty(count, np.int64)
 
         def part(first: int, last: int) -> None:
-            function(lines[first:last], 1, found[first:last])
+            function(lines[first:last], 1, indices[first:last])
 
         parallel_for(0, count, max(1, KEPT_FROM // length), part)
-        np.copyto(out, found.reshape(out.shape))
+        np.copyto(out, indices.reshape(out.shape))
 
     return into
 
@@ -152,15 +152,15 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
         grid = np.indices(rest, sparse=True)
         before, after = grid[:axis], grid[axis:]
         widens = spec.np_dtype != np_dtype
-        kept = over_kept(spec, (axis,), call.outputs[0].ndim) if _is_outer(spec, axis) else None
+        run_blocks = over_kept(spec, (axis,), call.outputs[0].ndim) if _is_outer(spec, axis) else None
 
         def block(piece: Any) -> tuple[Any, ...]:
             result = np.expand_dims(function(piece.astype(np_dtype) if widens else piece, axis), axis)
             return np.take_along_axis(piece, result, axis), result
 
-        if kept is not None:
+        if run_blocks is not None:
             return PlannedKernel(
-                quietly(lambda values, indices, array: kept(block, (values, indices), array))
+                quietly(lambda values, indices, array: run_blocks(block, (values, indices), array))
             )
 
         def into(values: Any, indices: Any, array: Any) -> None:

@@ -122,9 +122,9 @@ def over_half_words(
 def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Array], Array]:
     """Return the reduction of lines of `length` elements."""
     shares = spec.nbytes >= HANDED_OVER
-    most = SHARED_WORDS if shares else WORDS
-    rows, width = spec.numel // length, min(length // 2, most)
-    together, pieces = max(most // width, 1), -(-length // 2 // width)
+    max_words = SHARED_WORDS if shares else WORDS
+    rows, width = spec.numel // length, min(length // 2, max_words)
+    together, pieces = max(max_words // width, 1), -(-length // 2 // width)
     blocks = -(-rows // together)
     fold, halves, rebias = FOLDS[ufunc].lines, HALVES[spec.dtype], REBIAS[spec.dtype]
 
@@ -146,8 +146,8 @@ def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Arr
                     continue
                 wide = room[: 8 * block.size].view(np.uint32).reshape(2, *block.shape)
                 halves(block, wide)
-                found = ufunc.reduce(fold(wide.view(FLOAT32)), 0)
-                np.multiply(found, rebias, partial[row * together : (row + 1) * together, piece])
+                folded = ufunc.reduce(fold(wide.view(FLOAT32)), 0)
+                np.multiply(folded, rebias, partial[row * together : (row + 1) * together, piece])
             give_back(room)
 
         if shares:

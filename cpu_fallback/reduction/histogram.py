@@ -29,11 +29,11 @@ def histc(call: StructuredCall) -> HostKernel | None:
         return None
     number = spec.np_dtype.type
     shares, last = number(bins), bins - 1
-    given = [None if name in call.runtime else float(call.args[name]) for name in ("min", "max")]
+    fixed_bounds = [None if name in call.runtime else float(call.args[name]) for name in ("min", "max")]
 
     def into(out: Any, array: Any, *bounds: Any) -> None:
-        at = iter(bounds)
-        low, high = [float(next(at)) if each is None else each for each in given]
+        remaining = iter(bounds)
+        low, high = [float(next(remaining)) if each is None else each for each in fixed_bounds]
         flat = array.reshape(-1)
         if low == high and len(flat):
             low, high = least(flat), greatest(flat)
@@ -84,9 +84,9 @@ def isin(
     anywhere = np.logical_or.reduce
 
     def into(out: Any, elements: Any, tested: Any) -> None:
-        found = anywhere(np.equal(elements.reshape(-1, 1), tested.reshape(-1)), 1, None, out.reshape(-1))
+        matches = anywhere(np.equal(elements.reshape(-1, 1), tested.reshape(-1)), 1, None, out.reshape(-1))
         if invert:
-            np.logical_not(found, found)
+            np.logical_not(matches, matches)
 
     return HostKernel(
         (TensorSpec.contiguous(sizes, bool_, elements.device),), None, into, quiet=False, declines=False
@@ -161,13 +161,13 @@ def histogramdd(
         points = array.reshape(-1, rank)
         lows, highs = least(points, 0).tolist(), greatest(points, 0).tolist()
         ends = [outer_edges(low, high, d) for d, (low, high) in enumerate(zip(lows, highs, strict=True))]
-        place: Any = None
+        box: Any = None
         for d, (count, make) in enumerate(zip(bins, makers, strict=True)):
             edges = np.empty(count + 1, np_dtype)
             make(edges, None, *ends[d])
             own = bins_of(points[:, d], edges)
-            place = own if place is None else place * count + own
-        np.copyto(out, np.bincount(place, minlength=out.size).reshape(out.shape), casting="unsafe")
+            box = own if box is None else box * count + own
+        np.copyto(out, np.bincount(box, minlength=out.size).reshape(out.shape), casting="unsafe")
 
     return HostKernel((TensorSpec.contiguous(tuple(bins), self.dtype, self.device),), None, into)
 

@@ -20,9 +20,9 @@ def lane_sum(name: str) -> str:
     f = FunctionText(f"double @{name}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
     kind = f"<{NUM_LANES} x float>"
 
-    def term(of: str, place: str) -> str:
-        given = [f.loaded(of, f"%{p}", place) for p in pointers]
-        return given[0] if name == "lane_sum" else f.let(f"fmul {of} {given[0]}, {given[1]}")
+    def term(type_: str, index: str) -> str:
+        loaded = [f.loaded(type_, f"%{p}", index) for p in pointers]
+        return loaded[0] if name == "lane_sum" else f.let(f"fmul {type_} {loaded[0]}, {loaded[1]}")
 
     f.go("label %piece")
     f.label("piece")

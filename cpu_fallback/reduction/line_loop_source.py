@@ -72,12 +72,12 @@ def reduces_as_numpy(name: str, loop: Callable[..., None]) -> bool:
     """Return True if a loop is bitwise identical to the NumPy passes on this processor."""
     rng = np.random.default_rng(11)
     for length in LENGTHS:
-        lines, found = rng.standard_normal((5, length), np.float32), np.empty(5, np.float32)
+        lines, actual = rng.standard_normal((5, length), np.float32), np.empty(5, np.float32)
         lines[3] = np.where(lines[3] > 0, np.float32(0), np.float32(-0.0))
         lines[4, length // 2] = np.nan
-        loop(np.array([5, length, 0]), found, lines)
+        loop(np.array([5, length, 0]), actual, lines)
         expected = EAGER[name](lines)
-        if not np.array_equal(found, expected, equal_nan=True) or np.signbit(found[3]) != np.signbit(
+        if not np.array_equal(actual, expected, equal_nan=True) or np.signbit(actual[3]) != np.signbit(
             expected[3]
         ):
             return False

@@ -116,17 +116,17 @@ def line_extrema(array: Any, locate: Any, starts: Any, out: Any = None) -> Any:
     result = EXTREMA[locate].reduced(array, out)
     if result is not None:
         return result
-    places = locate(array, 1)
-    places += starts
-    return array.reshape(-1).take(places, None, out, "clip")
+    flat_indices = locate(array, 1)
+    flat_indices += starts
+    return array.reshape(-1).take(flat_indices, None, out, "clip")
 
 
 def line_extremum(line: Any, locate: Any) -> Any:
     """Return the element that ``locate(array)`` finds in a contiguous line."""
     whole = line.size // SHORT_LINE * SHORT_LINE
-    found = EXTREMA[locate].reduced(line[:whole].reshape(-1, SHORT_LINE)) if whole else None
-    if found is None:
+    extrema = EXTREMA[locate].reduced(line[:whole].reshape(-1, SHORT_LINE)) if whole else None
+    if extrema is None:
         return line[locate(line)]
     if whole < line.size:
-        found = np.append(found, line[whole:])
-    return found[locate(found)]
+        extrema = np.append(extrema, line[whole:])
+    return extrema[locate(extrema)]

@@ -115,9 +115,9 @@ def _of_block(out: Array, piece: Array, before: Array | None, wide: Array, sums:
         np.add.accumulate(starts, 1, None, starts)
     firsts = wide.reshape(rows, runs, RUN)[:, :, 0]
     np.add(firsts, starts, firsts)
-    found = _of_runs(wide, _TRIANGLE, sums).reshape(rows, width)
-    copyto(out, found, casting="unsafe")
-    return found[:, -1].copy()
+    block_sums = _of_runs(wide, _TRIANGLE, sums).reshape(rows, width)
+    copyto(out, block_sums, casting="unsafe")
+    return block_sums[:, -1].copy()
 
 
 def _step_by_step(out: Array, piece: Array, before: Array | None) -> Array:

@@ -99,10 +99,12 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if rows is not None:
         _tell("rows added to one another", spec, dims, "lie across rows of memory")
         return PlannedKernel(quietly(lambda out, a: np.copyto(out, rows(a).reshape(sizes), casting="unsafe")))
-    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
-    if kept is not None:
+    run_blocks = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
+    if run_blocks is not None:
         _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
-        return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
+        return PlannedKernel(
+            quietly(lambda out, array: run_blocks(lambda piece: (add(piece),), (out,), array))
+        )
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
         _tell("sums of lines", spec, dims, "are contiguous lines")
 
@@ -184,12 +186,12 @@ def mean(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(
             quietly(lambda out, a: np.copyto(out, (rows(a) / count).reshape(sizes), casting="unsafe"))
         )
-    kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
-    if kept is not None:
+    run_blocks = over_kept(spec, dims, out_spec.ndim, LONG_RUN, spec.np_dtype == np_dtype)
+    if run_blocks is not None:
         _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
         add = block_sum(spec, dims, np_dtype)
         return PlannedKernel(
-            quietly(lambda out, array: kept(lambda piece: (add(piece) / count,), (out,), array))
+            quietly(lambda out, array: run_blocks(lambda piece: (add(piece) / count,), (out,), array))
         )
     if _is_whole(call) and out_spec.ndim == 0:
         _tell("one run of memory", spec, dims, "are all of them, side by side")
@@ -247,7 +249,7 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
                 quietly(lambda out, array: np.copyto(out, rows(array).reshape(sizes), casting="unsafe"))
             )
         directly = same and (not spec.ndim or spec.sizes[-1] >= SHORTEST_LINE)
-        kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
+        run_blocks = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
         locate = LOCATED.get(ufunc)
         is_short = np_dtype == FLOAT32 or spec.sizes[-1:] <= (SHORT_LINE,)
         if locate is not None and same and is_of_lines(spec, dims, np_dtype) and is_short:
@@ -257,25 +259,27 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
                 dims,
                 f"are contiguous lines of float32, or of at most {SHORT_LINE}",
             )
-            into, fresh = located(spec, locate, kept)
-            return PlannedKernel(quietly(into), None if kept is not None or keepdims else fresh)
+            into, fresh = located(spec, locate, run_blocks)
+            return PlannedKernel(quietly(into), None if run_blocks is not None or keepdims else fresh)
         if ufunc is np.multiply and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] >= LONG_PRODUCT:
             _tell("products of halves", spec, dims, f"are contiguous lines of at least {LONG_PRODUCT}")
             sizes = out_spec.sizes
-            if kept is not None:
+            if run_blocks is not None:
                 return PlannedKernel(
-                    quietly(lambda out, array: kept(lambda piece: (line_products(piece),), (out,), array))
+                    quietly(
+                        lambda out, array: run_blocks(lambda piece: (line_products(piece),), (out,), array)
+                    )
                 )
             return PlannedKernel(
                 quietly(lambda out, a: np.copyto(out, line_products(a).reshape(sizes), casting="unsafe"))
             )
-        if kept is not None:
+        if run_blocks is not None:
             _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
 
             def block(piece: Any) -> tuple[Any, ...]:
                 return (reduce(piece.astype(np_dtype, copy=False), dims, None, None, True),)
 
-            return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
+            return PlannedKernel(quietly(lambda out, array: run_blocks(block, (out,), array)))
         _tell("one call of NumPy", spec, dims, "no quicker way takes")
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
             if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
@@ -325,7 +329,7 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
     dims: tuple[int, ...] = call.extra["dims"]
     sizes = out_spec.sizes
     nonempty = count_of(spec, dims) > 0
-    kept = over_kept(spec, dims, out_spec.ndim)
+    run_blocks = over_kept(spec, dims, out_spec.ndim)
 
     def compute(array: Any) -> Any:
         wide = array.astype(np_dtype, copy=False)
@@ -338,8 +342,10 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
             np.log(pairwise_sum(np.exp(shifted, shifted if shifted.ndim else None), dims, np_dtype)) + maximum
         )
 
-    if kept is not None:
-        return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (compute(piece),), (out,), array)))
+    if run_blocks is not None:
+        return PlannedKernel(
+            quietly(lambda out, array: run_blocks(lambda piece: (compute(piece),), (out,), array))
+        )
     return PlannedKernel(
         quietly(lambda out, array: np.copyto(out, compute(array).reshape(sizes), casting="unsafe"))
     )

@@ -339,13 +339,13 @@ def _nll_loss_backward(s: RowStep) -> list[Value]:
     return [_one_hot(s, s.value("target"), made)]
 
 
-def _one_hot(s: RowStep, place: Value, number: Value) -> Value:
-    """Return a row of zeros except for a number, at a place that has 32 bits."""
+def _one_hot(s: RowStep, index: Value, number: Value) -> Value:
+    """Return a row of zeros except for a number, at a 32-bit index."""
     p = s.program
-    place = p.convert(place, "int32")
+    index = p.convert(index, "int32")
     position = p.convert(p.value("position", "int64"), "int32")
-    row = p.select(p.compare("eq", position, place), number, s.number(0))
-    p.one_hots[id(row)] = place, number
+    row = p.select(p.compare("eq", position, index), number, s.number(0))
+    p.one_hots[id(row)] = index, number
     return row
 
 

@@ -44,17 +44,17 @@ def run_sum(name: str = "run_sum") -> str:
         f.let(f"insertelement {kind} poison, float %mean, i64 0", "%one")
         f.let(f"shufflevector {kind} %one, {kind} poison, <4 x i32> zeroinitializer", "%means")
 
-    def term(of: str, place: str) -> str:
+    def term(type_: str, index: str) -> str:
         if name in PAIRED:
-            first = f.let(f"shl i64 {place}, 1")
-            if of == "float":
-                return f.loaded(of, "%x", f.let(f"add i64 {first}, {is_odd:d}"))
+            first = f.let(f"shl i64 {index}, 1")
+            if type_ == "float":
+                return f.loaded(type_, "%x", f.let(f"add i64 {first}, {is_odd:d}"))
             return f.lanes(f.loaded("<8 x float>", "%x", first), 8, range(is_odd, 8, 2))
-        x = f.loaded(of, "%x", place)
+        x = f.loaded(type_, "%x", index)
         if not deviates:
             return x
-        gap = f.let(f"fsub {of} {x}, {'%mean' if of == 'float' else '%means'}")
-        return f.let(f"fmul {of} {gap}, {gap}") if name == "run_squares" else gap
+        gap = f.let(f"fsub {type_} {x}, {'%mean' if type_ == 'float' else '%means'}")
+        return f.let(f"fmul {type_} {gap}, {gap}") if name == "run_squares" else gap
 
     whole, fours = f.let("and i64 %n, -16"), f.let("and i64 %n, -4")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %sixteens, label %enough")
@@ -110,18 +110,18 @@ def line_sum(name: str) -> str:
     f.go("label %run")
     f.label("run")
     i = f.let("phi i64 [0, %runs], [%i_next, %run]")
-    at = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {i}, {stride * RUN}')}")
-    made = f.let(f"call float @{run}(ptr {at}, i64 {RUN}{mean})")
+    pointer = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {i}, {stride * RUN}')}")
+    made = f.let(f"call float @{run}(ptr {pointer}, i64 {RUN}{mean})")
     f.lines.append(f"  store float {made}, ptr {f.let(f'getelementptr float, ptr {sums}, i64 {i}')}, align 1")
     f.step(i, "%i_next", 1, count, "run", "add")
     f.label("add")
-    at = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {whole}, {stride}')}")
-    last = f.let(f"call float @{run}(ptr {at}, i64 {rest}{mean})")
+    pointer = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {whole}, {stride}')}")
+    last = f.let(f"call float @{run}(ptr {pointer}, i64 {rest}{mean})")
     is_more = f.let(f"icmp ne i64 {rest}, 0")
     if is_streamed:
         # The remainder is a run of its own.
-        at = f.let(f"getelementptr float, ptr {sums}, i64 {count}")
-        f.lines.append(f"  store float {last}, ptr {at}, align 1")
+        pointer = f.let(f"getelementptr float, ptr {sums}, i64 {count}")
+        f.lines.append(f"  store float {last}, ptr {pointer}, align 1")
         count = f.let(f"add i64 {count}, {f.let(f'zext i1 {is_more} to i64')}")
     total = f.let(f"call float @run_sum(ptr {sums}, i64 {count})")
     if not is_streamed:
@@ -141,18 +141,18 @@ def half_sum() -> str:
 
 
 def _with_products(
-    f: FunctionText, at: str, sums: Sequence[str], width: int, is_sum: bool, name: str
+    f: FunctionText, start: str, sums: Sequence[str], width: int, is_sum: bool, name: str
 ) -> list[str]:
     """Return vectors with products added: those at an element, and the following ones."""
     made, kind = [], f"<{width} x float>"
     for j, total in enumerate(sums):
-        place, own = f.let(f"add i64 {at}, {width * j}"), f"%{name}{j}"
-        x = f.loaded(kind, "%x", place)
+        index, own = f.let(f"add i64 {start}, {width * j}"), f"%{name}{j}"
+        x = f.loaded(kind, "%x", index)
         if is_sum:
             made.append(f.added(kind, x, total, own))
         else:
-            given = f"{kind} {x}, {kind} {f.loaded(kind, '%y', place)}, {kind} {total}"
-            made.append(f.let(f"call {kind} @llvm.fma.v{width}f32({given})", own))
+            operands = f"{kind} {x}, {kind} {f.loaded(kind, '%y', index)}, {kind} {total}"
+            made.append(f.let(f"call {kind} @llvm.fma.v{width}f32({operands})", own))
     return made
 
 
@@ -163,8 +163,8 @@ def chunk_dot(width: int, is_sum: bool) -> str:
     Vectors of 16 lanes are halved before 32 more products are added, and then added one after another; those of 8
     lanes are halved, and added in pairs.
     """
-    given = "ptr %x, i64 %n" if is_sum else "ptr %x, ptr %y, i64 %n"
-    f = FunctionText(f"float @{'chunk_sum' if is_sum else 'chunk_dot'}({given})")
+    parameters = "ptr %x, i64 %n" if is_sum else "ptr %x, ptr %y, i64 %n"
+    f = FunctionText(f"float @{'chunk_sum' if is_sum else 'chunk_dot'}({parameters})")
     kind, step = f"<{width} x float>", 4 * width
     whole = f.let(f"and i64 %n, -{step}")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %blocks, label %enough")
@@ -190,7 +190,7 @@ def chunk_dot(width: int, is_sum: bool) -> str:
     else:
         four = "<4 x float>"
         total = f.added(four, f.added(four, *sums[:2]), f.added(four, *sums[2:]))
-    found = f.let(f"fpext float {f.of_four(total)} to double")
+    head = f.let(f"fpext float {f.of_four(total)} to double")
     f.go(f"i1 {f.let(f'icmp ult i64 {done}, %n')}, label %rest, label %done")
     f.label("rest")
     i = f.let(f"phi i64 [{done}, %{before}], [%r_next, %rest]")
@@ -202,7 +202,7 @@ def chunk_dot(width: int, is_sum: bool) -> str:
     f.step(i, "%r_next", 1, "%n", "rest", "done")
     f.label("done")
     t = f.let(f"phi double [0.0, %{before}], [%t_next, %rest]")
-    total = f.added("double", t, found)
+    total = f.added("double", t, head)
     return f.end(f"float {f.let(f'fptrunc double {total} to float')}")
 
 
@@ -217,8 +217,8 @@ def row_dot(is_sum: bool) -> str:
     total = f.let("phi double [0.0, %entry], [%t_next, %chunk]")
     left = f.let(f"sub i64 %n, {i}")
     count = f.let(f"call i64 @llvm.umin.i64(i64 {left}, i64 {CHUNK})")
-    at = [f.let(f"getelementptr float, ptr %{p}, i64 {i}") for p in pointers]
-    made = f.let(f"call float @chunk_{kind}({', '.join(f'ptr {p}' for p in at)}, i64 {count})")
+    chunk_pointers = [f.let(f"getelementptr float, ptr %{p}, i64 {i}") for p in pointers]
+    made = f.let(f"call float @chunk_{kind}({', '.join(f'ptr {p}' for p in chunk_pointers)}, i64 {count})")
     f.added("double", total, f.let(f"fpext float {made} to double"), "%t_next")
     f.step(i, "%i_next", CHUNK, "%n", "chunk", "done")
     f.label("done")
@@ -241,24 +241,24 @@ def extremum(name: str) -> str:
     f.label("blocks")
     begin = f"splat (float {start})"
     i = f.let("phi i64 [0, %entry], [%i_next, %blocks]")
-    most = [f.let(f"phi {kind} [{begin}, %entry], [%v{j}, %blocks]") for j in range(4)]
+    extrema = [f.let(f"phi {kind} [{begin}, %entry], [%v{j}, %blocks]") for j in range(4)]
     odd = [f.let(f"phi {mask} [zeroinitializer, %entry], [%u{j}, %blocks]") for j in range(4)]
     for j in range(4):
         x = f.loaded(kind, "%x", f.let(f"add i64 {i}, {lanes * j}"))
-        better(kind, x, most[j], f"%v{j}")
+        better(kind, x, extrema[j], f"%v{j}")
         f.let(f"or {mask} {odd[j]}, {f.let(f'fcmp uno {kind} {x}, {x}')}", f"%u{j}")
     f.step(i, "%i_next", 64, whole, "blocks", "enough")
     f.label("enough")
-    most = [f.let(f"phi {kind} [{begin}, %entry], [%v{j}, %blocks]") for j in range(4)]
+    extrema = [f.let(f"phi {kind} [{begin}, %entry], [%v{j}, %blocks]") for j in range(4)]
     odd = [f.let(f"phi {mask} [zeroinitializer, %entry], [%u{j}, %blocks]") for j in range(4)]
-    best = better(kind, better(kind, *most[:2]), better(kind, *most[2:]))
+    best = better(kind, better(kind, *extrema[:2]), better(kind, *extrema[2:]))
     while lanes > 1:
         half = lanes // 2
         low, high = f.lanes(best, lanes, range(half)), f.lanes(best, lanes, range(half, lanes))
         best, lanes = better(f"<{half} x float>", low, high), half
     best = f.let(f"extractelement <1 x float> {best}, i64 0")
-    for one in odd[1:]:
-        odd[0] = f.let(f"or {mask} {odd[0]}, {one}")
+    for lane_mask in odd[1:]:
+        odd[0] = f.let(f"or {mask} {odd[0]}, {lane_mask}")
     is_nan = f.let(f"icmp ne i16 {f.let(f'bitcast {mask} {odd[0]} to i16')}, 0")
     f.go(f"i1 {f.let(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
     f.label("rest")
@@ -272,15 +272,15 @@ def extremum(name: str) -> str:
     f.label("done")
     m = f.let(f"phi float [{best}, %enough], [%m_next, %rest]")
     o = f.let(f"phi i1 [{is_nan}, %enough], [%o_next, %rest]")
-    found = f.let(f"select i1 {o}, float 0x7FF8000000000000, float {m}")
-    f.go(f"i1 {f.let(f'fcmp oeq float {found}, 0.0')}, label %zero, label %out")
+    result = f.let(f"select i1 {o}, float 0x7FF8000000000000, float {m}")
+    f.go(f"i1 {f.let(f'fcmp oeq float {result}, 0.0')}, label %zero, label %out")
     f.label("zero")
     i = f.let("phi i64 [0, %done], [%z_next, %zero]")
     x = f.loaded("float", "%x", i)
     f.let(f"add i64 {i}, 1", "%z_next")
     f.go(f"i1 {f.let(f'fcmp oeq float {x}, 0.0')}, label %out, label %zero")
     f.label("out")
-    return f.end(f"float {f.let(f'phi float [{found}, %done], [{x}, %zero]')}")
+    return f.end(f"float {f.let(f'phi float [{result}, %done], [{x}, %zero]')}")
 
 
 REDUCTIONS: dict[str, str] = {

@@ -115,9 +115,9 @@ def run_sums_loop(dtype: str) -> Callable[..., None] | None:
     Args:
         dtype: ``float32``, ``float16`` or ``bfloat16``.
     """
-    found = target()
-    assert found is not None
-    if dtype == "float16" and not found.converts_half:
+    processor = target()
+    assert processor is not None
+    if dtype == "float16" and not processor.converts_half:
         return None
     loop = loop_function(sums_text(dtype))
     return loop if adds_as_numpy(dtype, loop) else None
@@ -129,7 +129,7 @@ def adds_as_numpy(dtype: str, loop: object) -> bool:
     scalar = BY_NAME[dtype]
     numbers = np.random.default_rng(7).standard_normal((9, 2 * 512)) * 2.0 ** np.arange(-12, 15, 3)[:, None]
     words = numbers.astype(scalar.np).view(np.uint32)
-    found, wide = np.empty((2, 9), np.float32), np.empty((2, 9, 512), np.uint32)
-    loop(np.array([9, 512]), found, words)
+    actual, wide = np.empty((2, 9), np.float32), np.empty((2, 9, 512), np.uint32)
+    loop(np.array([9, 512]), actual, words)
     HALVES[scalar](words, wide)
-    return bool(np.array_equal(found, c_einsum("...i->...", wide.view(np.float32)) * REBIAS[scalar]))
+    return bool(np.array_equal(actual, c_einsum("...i->...", wide.view(np.float32)) * REBIAS[scalar]))

@@ -53,11 +53,11 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
         def step(out: Any, array: Any) -> None:
             if wide.kind in "iu" and array.dtype.kind not in "iub":
                 array = array.astype(wide)
-            found = ufunc.accumulate(array, axis, wide, out if direct else None)
+            scanned = ufunc.accumulate(array, axis, wide, out if direct else None)
             if begins:
-                np.add(found, 0.0, found)
+                np.add(scanned, 0.0, scanned)
             if not direct:
-                np.copyto(out, found, casting="unsafe")
+                np.copyto(out, scanned, casting="unsafe")
 
         if (
             begins
@@ -186,12 +186,12 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
         wide = at_least_1d(array).astype(kind)
         if kind.kind == "c":
             lines = np.moveaxis(wide, axis, 0)
-            found = np.moveaxis(
+            scanned = np.moveaxis(
                 complex_exponents(lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis
             )
         else:
-            found = np.logaddexp.accumulate(wide, axis)
-        np.copyto(out, found.reshape(out.shape), casting="unsafe")
+            scanned = np.logaddexp.accumulate(wide, axis)
+        np.copyto(out, scanned.reshape(out.shape), casting="unsafe")
 
     by_lines = shared_lines(call, lines) if kind.kind == "f" else None
     return PlannedKernel(quietly(by_lines or into))
@@ -229,8 +229,8 @@ def complex_exponents(x: Any) -> Any:
     turns = np.rint((np.where(fresh, x.imag, previous) - angle) / (2 * np.pi))
     # Turns since the last number that was greater than all before it together.
     counted = np.cumsum(turns, 0)
-    places = np.maximum.accumulate(np.where(fresh, np.arange(len(x))[:, None], 0), 0)
-    counted -= np.take_along_axis(counted - turns, places, 0)
+    last_fresh = np.maximum.accumulate(np.where(fresh, np.arange(len(x))[:, None], 0), 0)
+    counted -= np.take_along_axis(counted - turns, last_fresh, 0)
     out[:, plain] = size + 1j * np.where(np.isneginf(size), 0.0, angle + 2 * np.pi * counted)
     return out
 

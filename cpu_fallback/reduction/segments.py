@@ -120,7 +120,7 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
         data, initial = values["data"].astype(wide, copy=False), values.get("initial")
         bounds = bounds_of(values.get("lengths"), values.get("offsets"), data.shape[dim], dim, True)
         segments = Segments(data, bounds, dim)
-        places, owner = segments.places()
+        positions, owner = segments.places()
         width = segments.rows.shape[1]
         of_segments = (
             values[name].astype(wide, copy=False).reshape(len(segments.lengths), width)
@@ -129,18 +129,18 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
         grad, output = (each[segments.full] for each in of_segments)
         if kind == "mean":
             grad = grad / segments.lengths[segments.full, None]
-        found = np.zeros(segments.rows.shape, wide)
-        x = segments.rows[places]
+        gradient = np.zeros(segments.rows.shape, wide)
+        x = segments.rows[positions]
         if kind in ("sum", "mean"):
-            found[places] = grad[owner]
+            gradient[positions] = grad[owner]
         elif kind == "prod":
-            found[places] = grad[owner] * of_others(segments, x, owner, initial)
+            gradient[positions] = grad[owner] * of_others(segments, x, owner, initial)
         else:
             attains = np.zeros(segments.rows.shape, np.int64)
-            attains[places] = (x == output[owner]) | np.isnan(x)
+            attains[positions] = (x == output[owner]) | np.isnan(x)
             share = grad / np.maximum(segments.over(np.add, attains), 1)
-            found[places] = np.where(attains[places] > 0, share[owner], 0)
-        np.copyto(out, found.reshape(out.shape), casting="unsafe")
+            gradient[positions] = np.where(attains[positions] > 0, share[owner], 0)
+        np.copyto(out, gradient.reshape(out.shape), casting="unsafe")
 
     return PlannedKernel(quietly(into))
 
@@ -155,9 +155,9 @@ def of_others(segments: Segments, x: Array, owner: Array, initial: Any) -> Array
         product *= np.float64(initial)
     zeros, nones = (segments.over(np.add, each.astype(np.int64))[owner] for each in (zero, none))
     special = (x == 0) | np.isnan(x)
-    others = np.where(special, product[owner], product[owner] / np.where(special, 1.0, x))
-    others = np.where(zeros - (x == 0) > 0, others * 0.0, others)
-    return np.where(nones - np.isnan(x) > 0, np.nan, others)
+    products = np.where(special, product[owner], product[owner] / np.where(special, 1.0, x))
+    products = np.where(zeros - (x == 0) > 0, products * 0.0, products)
+    return np.where(nones - np.isnan(x) > 0, np.nan, products)
 
 
 register_stub("segment_reduce_stub", "cpu", segment_reduce)

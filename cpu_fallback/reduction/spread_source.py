@@ -24,14 +24,14 @@ def spread() -> str:
     rest = f.let(f"call float @line_deviations(ptr %x, i64 %n, float {mean})")
     squares = f.let(f"call float @line_squares(ptr %x, i64 %n, float {mean})")
     rest = f.let(f"fdiv float {f.let(f'fmul float {rest}, {rest}')}, {count}")
-    found = f.let(f"fsub float {squares}, {rest}")
-    return wide_spread() + _or_wide(f, found, "wide_spread")
+    variance = f.let(f"fsub float {squares}, {rest}")
+    return wide_spread() + _or_wide(f, variance, "wide_spread")
 
 
-def _or_wide(f: FunctionText, found: str, wide: str) -> str:
+def _or_wide(f: FunctionText, narrow: str, wide: str) -> str:
     """Emit the end of a function that returns a float32 result, or if it overflows that of a float64 function."""
-    made = f.let(f"fpext float {found} to double")
-    size = f.let(f"call float @llvm.fabs.f32(float {found})")
+    made = f.let(f"fpext float {narrow} to double")
+    size = f.let(f"call float @llvm.fabs.f32(float {narrow})")
     f.go(f"i1 {f.let(f'fcmp olt float {size}, 0x7FF0000000000000')}, label %done, label %overflow")
     f.label("overflow")
     other = f.let(f"call double @{wide}(ptr %x, i64 %n)")
@@ -50,13 +50,13 @@ def _wide_total(name: str) -> str:
         f.let(f"insertelement {kind} poison, double %mean, i64 0", "%one")
         f.let(f"shufflevector {kind} %one, {kind} poison, <{NUM_LANES} x i32> zeroinitializer", "%means")
 
-    def term(of: str, place: str) -> str:
-        narrow = of.replace("double", "float")
-        x = f.let(f"fpext {narrow} {f.loaded(narrow, '%x', place)} to {of}")
+    def term(type_: str, index: str) -> str:
+        narrow = type_.replace("double", "float")
+        x = f.let(f"fpext {narrow} {f.loaded(narrow, '%x', index)} to {type_}")
         if is_plain:
             return x
-        gap = f.let(f"fsub {of} {x}, {'%mean' if of == 'double' else '%means'}")
-        return f.let(f"fmul {of} {gap}, {gap}")
+        gap = f.let(f"fsub {type_} {x}, {'%mean' if type_ == 'double' else '%means'}")
+        return f.let(f"fmul {type_} {gap}, {gap}")
 
     whole = f.let(f"and i64 %n, -{NUM_LANES * VECTORS}")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %vectors, label %enough")
@@ -85,12 +85,12 @@ def wide_spread() -> str:
     f = FunctionText("double @wide_spread(ptr %x, i64 %n)")
     total = f.let("call double @wide_sum(ptr %x, i64 %n)")
     mean = f.let(f"fdiv double {total}, {f.let('uitofp i64 %n to double')}")
-    found = f.let(f"call double @wide_squares(ptr %x, i64 %n, double {mean})")
-    return wide_sum() + _wide_total("wide_squares") + f.end(f"double {found}")
+    variance = f.let(f"call double @wide_squares(ptr %x, i64 %n, double {mean})")
+    return wide_sum() + _wide_total("wide_squares") + f.end(f"double {variance}")
 
 
 def finite_sum() -> str:
     """Return ``double @finite_sum(ptr, i64)``."""
     f = FunctionText("double @finite_sum(ptr %x, i64 %n)")
-    found = f.let("call float @line_sum(ptr %x, i64 %n)")
-    return wide_sum() + _or_wide(f, found, "wide_sum")
+    total = f.let("call float @line_sum(ptr %x, i64 %n)")
+    return wide_sum() + _or_wide(f, total, "wide_sum")

@@ -187,10 +187,10 @@ def mode(call: StructuredCall) -> HostKernel | None:
     n = spec.sizes[dim]
     count = spec.numel // n
     sizes = reduced_shape(spec.sizes, (dim,), keepdim)
-    places, starts = np.arange(n), np.arange(0, spec.numel, n)
+    positions, starts = np.arange(n), np.arange(0, spec.numel, n)
     columns = starts[:, None]
 
-    def into(found: Any, where: Any, array: Any) -> None:
+    def into(values_out: Any, where: Any, array: Any) -> None:
         rows = lines(array)
         order = rows.argsort(1, "stable")
         order += columns
@@ -201,13 +201,13 @@ def mode(call: StructuredCall) -> HostKernel | None:
         different = np.not_equal(values[:, 1:], earlier)
         if values[:, -1].max() != values[:, -1].max():
             different &= earlier == earlier
-        np.multiply(different, places[1:], begins[:, 1:])
+        np.multiply(different, positions[1:], begins[:, 1:])
         np.maximum.accumulate(begins, 1, None, begins)
-        np.subtract(places, begins, begins)
+        np.subtract(positions, begins, begins)
         best = begins.argmax(1)
         best += starts
         chosen = order.reshape(-1).take(best)
-        np.copyto(found, flat.take(chosen).reshape(sizes))
+        np.copyto(values_out, flat.take(chosen).reshape(sizes))
         chosen -= starts
         np.copyto(where, chosen.reshape(sizes))
 

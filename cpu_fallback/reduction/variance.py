@@ -87,7 +87,7 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
         moments = moments_function(spec, dims, np_dtype)
         if len(dims) == spec.ndim > 0:
             moments = whole_moments(spec, np_dtype) or moments
-        kept = over_kept(spec, dims, call.outputs[0].ndim)
+        run_blocks = over_kept(spec, dims, call.outputs[0].ndim)
         every, isfinite = np.logical_and.reduce, cmath.isfinite
 
         def of_total(total: Any, freedom: Any) -> Any:
@@ -114,15 +114,15 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
             return of_total(total, freedom), mean
 
         def into(out: Any, array: Any, correction: Any = None) -> None:
-            if kept is not None:
-                kept(lambda piece: compute(piece, correction)[:1], (out,), array)
+            if run_blocks is not None:
+                run_blocks(lambda piece: compute(piece, correction)[:1], (out,), array)
                 return
             spread, _ = compute(array, correction)
             copyto(out, spread.reshape(sizes), casting="unsafe")
 
         def into_both(out: Any, mean_out: Any, array: Any, correction: Any = None) -> None:
-            if kept is not None:
-                kept(lambda piece: compute(piece, correction), (out, mean_out), array)
+            if run_blocks is not None:
+                run_blocks(lambda piece: compute(piece, correction), (out, mean_out), array)
                 return
             spread, mean = compute(array, correction)
             copyto(out, spread.reshape(sizes), casting="unsafe")

@@ -31,7 +31,7 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
     mapped, combined = MAPPED[order]
     is_sum = combined is np.add
     everything = over_everything(spec, combined, np_dtype, prepares=True) if len(dims) == spec.ndim else None
-    kept = over_kept(spec, dims, out_spec.ndim)
+    run_blocks = over_kept(spec, dims, out_spec.ndim)
 
     def compute(block: Any) -> Any:
         elements = mapped(block.astype(np_dtype, copy=False))
@@ -44,8 +44,8 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
         if everything is not None:
             total = everything(array, mapped)
             np.copyto(out, np.sqrt(total) if order == "2" else total, casting="unsafe")
-        elif kept is not None:
-            kept(lambda block: (compute(block),), (out,), array)
+        elif run_blocks is not None:
+            run_blocks(lambda block: (compute(block),), (out,), array)
         else:
             np.copyto(out, compute(array).reshape(sizes), casting="unsafe")
 

@@ -88,13 +88,13 @@ class Band:
 
     def along_last(self, lines: Array, out: Array) -> None:
         """Write the map of `lines` (count, n) to `out`, both contiguous."""
-        most = min(LINES, max(UNSHARED // max(t.weights.size for t in self.tiles), 1))
-        whole = len(lines) // most * most
+        max_lines = min(LINES, max(UNSHARED // max(t.weights.size for t in self.tiles), 1))
+        whole = len(lines) // max_lines * max_lines
         for source, target in ((lines[:whole], out[:whole]), (lines[whole:], out[whole:])):
             if not len(source):
                 continue
-            many = min(len(source), most)
-            source, target = source.reshape(-1, many, self.n), target.reshape(-1, many, self.out)
+            batch = min(len(source), max_lines)
+            source, target = source.reshape(-1, batch, self.n), target.reshape(-1, batch, self.out)
             for tile in self.tiles:
                 np.matmul(
                     source[..., tile.low : tile.high], tile.weights, target[..., tile.first : tile.last]
@@ -148,16 +148,16 @@ class BandedMaps:
 
         def block(start: int) -> None:
             piece = np.ascontiguousarray(source[start : start + step], self.np_dtype)
-            there = made[start : start + step]
-            found = piece
+            destination = made[start : start + step]
+            result = piece
             for i, (axis, band) in enumerate(self.bands):
-                if not np.isfinite(c_einsum("i->", found.reshape(-1))):
-                    otherwise(there, piece)
+                if not np.isfinite(c_einsum("i->", result.reshape(-1))):
+                    otherwise(destination, piece)
                     return
                 is_last = i + 1 == len(self.bands)
-                found = band.apply(found, found.ndim + axis, there if is_last and direct else None)
-            if found is not there:
-                np.copyto(there, found, casting="unsafe")
+                result = band.apply(result, result.ndim + axis, destination if is_last and direct else None)
+            if result is not destination:
+                np.copyto(destination, result, casting="unsafe")
 
         def some(first: int, last: int) -> None:
             for i in range(first, last):

@@ -36,14 +36,14 @@ def joined(lead: int, matrices: Sequence[Array], np_dtype: np.dtype[Any]) -> Cal
 
 def one_by_one(lead: int, matrices: Sequence[Array], np_dtype: np.dtype[Any]) -> Callable[[Array], Array]:
     """Return the map of a line of all elements, one dimension after another, the last one first."""
-    *others, last = [m.astype(np_dtype) for m in matrices]
-    sizes = [m.shape[0] for m in others]
+    *outer, last = [m.astype(np_dtype) for m in matrices]
+    sizes = [m.shape[0] for m in outer]
     innermost = (-1, len(last))
     steps = []
     behind = last.shape[1]
-    for i in range(len(others) - 1, -1, -1):
+    for i in range(len(outer) - 1, -1, -1):
         ahead = lead * math.prod(sizes[:i])
-        matrix = np.ascontiguousarray(others[i].T)
+        matrix = np.ascontiguousarray(outer[i].T)
         steps.append(((ahead, sizes[i], behind), matrix))
         behind *= matrix.shape[0]
 
@@ -83,7 +83,7 @@ def mapped(
     product = apply
     sizes, out_np = out.sizes, out.np_dtype
     widens, narrows = spec.np_dtype != np_dtype, out_np != np_dtype
-    by = None if divisors is None else np.ascontiguousarray(divisors, np_dtype).reshape(-1)
+    divisor_row = None if divisors is None else np.ascontiguousarray(divisors, np_dtype).reshape(-1)
     planes = (lead, -1)
 
     def fresh(array: Any, *_: None) -> Any:
@@ -93,9 +93,9 @@ def mapped(
             general(made, array)
             return made
         made = product(line)
-        if by is not None:
+        if divisor_row is not None:
             rows = made if made.ndim == 2 else made.reshape(planes)
-            np.divide(rows, by, rows)
+            np.divide(rows, divisor_row, rows)
         return made.reshape(sizes).astype(out_np) if narrows else made.reshape(sizes)
 
     return PlannedKernel(lambda grad_input, array, *_: np.copyto(grad_input, fresh(array)), fresh, quiet=True)

@@ -43,8 +43,8 @@ def im2col(call: StructuredCall) -> PlannedKernel:
         n, c = images.shape[:2]
         padded = np.pad(images, ((0, 0), (0, 0), (ph, ph), (pw, pw))) if ph or pw else images
         target = np.empty((n, c, kh, kw, *windows.out), out.dtype)
-        for y, x, place in taps_of(windows):
-            target[:, :, y, x] = padded[(slice(None), slice(None), *place)]
+        for y, x, tap_slices in taps_of(windows):
+            target[:, :, y, x] = padded[(slice(None), slice(None), *tap_slices)]
         np.copyto(out, target.reshape(out.shape))
 
     return PlannedKernel(into)
@@ -62,8 +62,8 @@ def col2im(call: StructuredCall) -> PlannedKernel:
         c = out.shape[-3]
         columns = array.reshape(-1, c, kh, kw, *windows.out)
         padded = np.zeros((len(columns), c, h + 2 * ph, w + 2 * pw), np_dtype)
-        for y, x, place in taps_of(windows):
-            padded[(slice(None), slice(None), *place)] += columns[:, :, y, x]
+        for y, x, tap_slices in taps_of(windows):
+            padded[(slice(None), slice(None), *tap_slices)] += columns[:, :, y, x]
         inside = padded[:, :, ph : ph + h, pw : pw + w]
         np.copyto(out, inside.reshape(out.shape), casting="unsafe")
 

@@ -101,12 +101,12 @@ class Taps:
         first = np.floor(x)
         part = (x - first)[..., None]
         offsets = np.arange(-1, 3).astype(x.dtype)
-        at = first[..., None] + offsets
+        positions = first[..., None] + offsets
         if mode == BORDER:
-            at = clipped(at, n)[0]
+            positions = clipped(positions, n)[0]
         elif mode == REFLECTION:
-            at = clipped(reflected(at, n, align_corners)[0], n)[0]
-        self.index = safe(at).astype(np.int64)
+            positions = clipped(reflected(positions, n, align_corners)[0], n)[0]
+        self.index = safe(positions).astype(np.int64)
         self.index = np.where((self.index >= 0) & (self.index < n), self.index, -1)
         distance = part - offsets
         far = np.abs(distance)
@@ -128,18 +128,17 @@ def taps_along(
 def joined(taps: Sequence[Taps], size: Sequence[int]) -> tuple[Array, Array]:
     """Return flat element indices, the plane's size for none, and weights: (..., taps of all dimensions)."""
     count = math.prod(size)
-    index, weight, there = [], [], []
-    for choice in itertools.product(*(range(one.index.shape[-1]) for one in taps)):
+    index, weight = [], []
+    for choice in itertools.product(*(range(tap.index.shape[-1]) for tap in taps)):
         flat: Any = 0
         product: Any = 1
         exists: Any = True
-        for one, k, n in zip(taps, choice, size, strict=True):
-            flat = flat * n + one.index[..., k]
-            product = product * one.weight[..., k]
-            exists = exists & (one.index[..., k] >= 0)
+        for tap, k, n in zip(taps, choice, size, strict=True):
+            flat = flat * n + tap.index[..., k]
+            product = product * tap.weight[..., k]
+            exists = exists & (tap.index[..., k] >= 0)
         index.append(np.where(exists, flat, count))
         weight.append(product)
-        there.append(exists)
     return np.stack(index, -1), np.stack(weight, -1)
 
 
@@ -166,12 +165,12 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
             rows = np.ascontiguousarray(image[sample].reshape(c, count).T, np_dtype)
             total.fill(0)
             for k in range(index.shape[-1]):
-                at = index[sample, :, k]
-                absent = at == count
-                found = np.take(rows, np.where(absent, 0, at), 0)
-                found *= weight[sample, :, k, None]
-                found[absent] = 0
-                total += found
+                indices = index[sample, :, k]
+                absent = indices == count
+                elements = np.take(rows, np.where(absent, 0, indices), 0)
+                elements *= weight[sample, :, k, None]
+                elements[absent] = 0
+                total += elements
             np.copyto(out[sample], total.T.reshape(out.shape[1:]), casting="unsafe")
 
     if modes[:2] == (BILINEAR, ZEROS) and call.outputs[0].numel and spec.numel:
@@ -194,9 +193,9 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
     def into(index: Array, weight: Array, grid: Array) -> None:
         if index.size == 0:
             return
-        at, by = joined(taps_along(grid.astype(np_dtype, copy=False), size, *modes), size)
-        np.copyto(index, at.reshape(index.shape))
-        np.copyto(weight, by.reshape(weight.shape), casting="unsafe")
+        indices, weights = joined(taps_along(grid.astype(np_dtype, copy=False), size, *modes), size)
+        np.copyto(index, indices.reshape(index.shape))
+        np.copyto(weight, weights.reshape(weight.shape), casting="unsafe")
 
     return PlannedKernel(quietly(into))
 
@@ -216,19 +215,19 @@ def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
         wide = grad.reshape(n, c, -1).astype(np_dtype, copy=False)
         plane = image.reshape(n, c, -1)
         made = np.zeros((n, wide.shape[2], rank), np_dtype)
-        for choice in itertools.product(*(range(one.index.shape[-1]) for one in taps)):
+        for choice in itertools.product(*(range(tap.index.shape[-1]) for tap in taps)):
             flat: Any = 0
             exists: Any = True
-            for one, k, m in zip(taps, choice, size, strict=True):
-                flat = flat * m + one.index[..., k]
-                exists = exists & (one.index[..., k] >= 0)
-            at, there = np.where(exists, flat, 0).reshape(n, 1, -1), exists.reshape(n, 1, -1)
-            found = np.take_along_axis(plane, at, 2).astype(np_dtype, copy=False)
-            share = np.where(there, found * wide, np_dtype.type(0)).sum(1)
+            for tap, k, m in zip(taps, choice, size, strict=True):
+                flat = flat * m + tap.index[..., k]
+                exists = exists & (tap.index[..., k] >= 0)
+            indices, is_inside = np.where(exists, flat, 0).reshape(n, 1, -1), exists.reshape(n, 1, -1)
+            elements = np.take_along_axis(plane, indices, 2).astype(np_dtype, copy=False)
+            share = np.where(is_inside, elements * wide, np_dtype.type(0)).sum(1)
             for d in range(rank):
                 factor: Any = 1
-                for other, (one, k) in enumerate(zip(taps, choice, strict=True)):
-                    factor = factor * (one.slope if other == d else one.weight)[..., k]
+                for other, (tap, k) in enumerate(zip(taps, choice, strict=True)):
+                    factor = factor * (tap.slope if other == d else tap.weight)[..., k]
                 made[..., rank - 1 - d] += share * factor.reshape(n, -1)
         np.copyto(out, made.reshape(out.shape), casting="unsafe")
 

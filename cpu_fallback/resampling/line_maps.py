@@ -44,21 +44,23 @@ def taps(line: LineMap, real: Any) -> tuple[Array, Array | None]:
     scale = real(line.scale)
     if line.kind.moves:
         half = real(0.5 if line.kind is Kind.NEAREST_EXACT else 0)
-        at = np.floor(np.float32((o.astype(real) + half) * scale))
-        return np.minimum(at.astype(np.int64), last)[:, None], None
+        position = np.floor(np.float32((o.astype(real) + half) * scale))
+        return np.minimum(position.astype(np.int64), last)[:, None], None
     if line.kind.is_antialiased:
         return _antialiased_taps(line, real)
-    at = o.astype(real) * scale if line.align_corners else scale * (o.astype(real) + real(0.5)) - real(0.5)
+    position = (
+        o.astype(real) * scale if line.align_corners else scale * (o.astype(real) + real(0.5)) - real(0.5)
+    )
     if line.kind is Kind.LINEAR:
         if line.out == line.n:
-            at = o.astype(real)
-        at = np.maximum(at, real(0))
-        first = np.minimum(at.astype(np.int64), last)
-        part = np.clip(at - first.astype(real), real(0), real(1))
+            position = o.astype(real)
+        position = np.maximum(position, real(0))
+        first = np.minimum(position.astype(np.int64), last)
+        part = np.clip(position - first.astype(real), real(0), real(1))
         index = np.stack([first, np.minimum(first + 1, last)], 1)
         return index, np.stack([real(1) - part, part], 1)
-    first = np.minimum(np.floor(at).astype(np.int64), last)
-    part = np.clip(at - first.astype(real), real(0), real(1))
+    first = np.minimum(np.floor(position).astype(np.int64), last)
+    part = np.clip(position - first.astype(real), real(0), real(1))
     index = np.clip(first[:, None] + np.arange(-1, 3), 0, last)
     distance = np.stack([part + real(1), part, real(1) - part, real(2) - part], 1)
     return index, keys(distance, real(-0.75))
@@ -80,11 +82,11 @@ def _antialiased_taps(line: LineMap, real: Any) -> tuple[Array, Array]:
     index = start[:, None] + np.arange(int(count.max(initial=1)))
     x = np.abs((index.astype(real) - center[:, None] + half) * narrow)
     weight = keys(x, real(-0.5)) if line.kind is Kind.CUBIC_ANTIALIASED else np.maximum(real(1) - x, real(0))
-    there = np.arange(index.shape[1]) < count[:, None]
-    weight = np.where(there, weight, real(0))
+    is_tap = np.arange(index.shape[1]) < count[:, None]
+    weight = np.where(is_tap, weight, real(0))
     total = weight.sum(1, keepdims=True)
     weight = np.divide(weight, total, out=np.zeros_like(weight), where=total != 0)
-    return np.where(there, index, -1), weight
+    return np.where(is_tap, index, -1), weight
 
 
 def real_of(np_dtype: Any) -> Any:
@@ -190,14 +192,14 @@ def forward(call: StructuredCall) -> PlannedKernel:
 def _by_table(spec: TensorSpec, maps: tuple[LineMap, ...]) -> PlannedKernel:
     """Return the kernel that gathers a small result in one take, if each output is a single input element."""
     rank = len(maps)
-    place = np.arange(math.prod(spec.sizes[:-rank])).reshape(spec.sizes[:-rank])
+    flat_index = np.arange(math.prod(spec.sizes[:-rank])).reshape(spec.sizes[:-rank])
     for line in maps:
-        place = place[..., None] * line.n + taps(line, real_of(spec.np_dtype))[0][:, 0]
+        flat_index = flat_index[..., None] * line.n + taps(line, real_of(spec.np_dtype))[0][:, 0]
 
     def fresh(array: Array, *_: None) -> Array:
-        return array.take(place)
+        return array.take(flat_index)
 
-    return PlannedKernel(lambda out, array, *_: np.copyto(out, array.take(place)), fresh)
+    return PlannedKernel(lambda out, array, *_: np.copyto(out, array.take(flat_index)), fresh)
 
 
 def _by_products(call: StructuredCall, maps: tuple[LineMap, ...], kernel: Kernel) -> PlannedKernel | None:
@@ -210,9 +212,9 @@ def _by_products(call: StructuredCall, maps: tuple[LineMap, ...], kernel: Kernel
     for line in maps:
         index, weight = taps(line, real_of(np_dtype))
         made = np.zeros((line.n, line.out), np_dtype)
-        there = index >= 0
-        columns = np.broadcast_to(np.arange(line.out)[:, None], index.shape)[there]
-        np.add.at(made, (index[there], columns), 1 if weight is None else weight[there])
+        is_tap = index >= 0
+        columns = np.broadcast_to(np.arange(line.out)[:, None], index.shape)[is_tap]
+        np.add.at(made, (index[is_tap], columns), 1 if weight is None else weight[is_tap])
         matrices.append(made)
     return mapped(spec, call.outputs[0], matrices, np_dtype, kernel)
 
@@ -225,12 +227,12 @@ def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
     sources, targets, borders = [], [], []
     for line in maps:
         low, high = max(line.pad, 0), min(line.n + line.pad, line.out)
-        at = taps(line, real_of(np_dtype))[0][:, 0] + line.pad
-        if low >= high or at.min() < low or at.max() >= high:
+        positions = taps(line, real_of(np_dtype))[0][:, 0] + line.pad
+        if low >= high or positions.min() < low or positions.max() >= high:
             return None
         sources.append(slice(low - line.pad, high - line.pad))
         targets.append(slice(low, high))
-        borders.append([(slice(0, low), at[:low]), (slice(high, line.out), at[high:])])
+        borders.append([(slice(0, low), positions[:low]), (slice(high, line.out), positions[high:])])
     source, target = (..., *sources), (..., *targets)
 
     def into(out: Array, array: Array, *_: Any) -> None:
@@ -238,9 +240,9 @@ def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
         for axis, sides in enumerate(borders):
             # The dimensions after this one have no borders yet.
             behind = targets[axis + 1 :]
-            for where, at in sides:
-                if at.size:
-                    out[(..., where, *behind)] = out[(..., at, *behind)]
+            for where, positions in sides:
+                if positions.size:
+                    out[(..., where, *behind)] = out[(..., positions, *behind)]
 
     return into
 
@@ -277,10 +279,10 @@ def banded_maps(
     for (axis, (index, weight)), line in zip(lines, maps, strict=True):
         if line.kind is Kind.KEEP:
             continue
-        there = index.ravel() >= 0
-        taken = index.ravel()[there]
-        results = np.repeat(np.arange(line.out), index.shape[1])[there]
-        values = np.ones(len(taken), np_dtype) if weight is None else weight.ravel()[there]
+        is_tap = index.ravel() >= 0
+        taken = index.ravel()[is_tap]
+        results = np.repeat(np.arange(line.out), index.shape[1])[is_tap]
+        values = np.ones(len(taken), np_dtype) if weight is None else weight.ravel()[is_tap]
         if backward:
             bands.append((axis, Band(line.out, line.n, results, taken, values, np_dtype, numel // line.out)))
         else:
@@ -339,10 +341,10 @@ def matrix(line: LineMap, np_dtype: Any) -> Any:
     from scipy.sparse import csr_array
 
     index, weight = taps(line, real_of(np_dtype))
-    there = index.ravel() >= 0
-    columns = index.ravel()[there]
-    rows = np.repeat(np.arange(line.out), index.shape[1])[there]
-    values = np.ones(len(rows), real_of(np_dtype)) if weight is None else weight.ravel()[there]
+    is_tap = index.ravel() >= 0
+    columns = index.ravel()[is_tap]
+    rows = np.repeat(np.arange(line.out), index.shape[1])[is_tap]
+    values = np.ones(len(rows), real_of(np_dtype)) if weight is None else weight.ravel()[is_tap]
     order = np.argsort(columns, kind="stable")
     counts = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=line.n))])
     return csr_array((values[order], rows[order], counts), shape=(line.n, line.out))
@@ -377,8 +379,10 @@ def backward(call: StructuredCall) -> PlannedKernel:
                 out.fill(0)
                 return
             if not matrices:
-                found = [(axis, matrix(line, np_dtype)) for axis, line in zip(axes, maps, strict=True)]
-                matrices[:] = found
+                made_matrices = [
+                    (axis, matrix(line, np_dtype)) for axis, line in zip(axes, maps, strict=True)
+                ]
+                matrices[:] = made_matrices
             made = grad.astype(np_dtype, copy=False)
             for axis, weights in matrices:
                 moved = np.moveaxis(made, axis, 0)

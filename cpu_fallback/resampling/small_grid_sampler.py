@@ -24,13 +24,13 @@ BORDER = 2
 
 
 def linear_sampler(
-    image: TensorSpec, places: Sequence[int], align_corners: bool, np_dtype: np.dtype[Any]
+    image: TensorSpec, grid_sizes: Sequence[int], align_corners: bool, np_dtype: np.dtype[Any]
 ) -> Callable[[Array, Array, Array], None] | None:
-    """Return the kernel over (out, image, grid) for images (N, C, ...) with `places` positions, or None if
+    """Return the kernel over (out, image, grid) for images (N, C, ...) with `grid_sizes` positions, or None if
     large.
     """
     n, c, *size = image.sizes
-    rank, count = len(size), math.prod(places)
+    rank, count = len(size), math.prod(grid_sizes)
     padded = [m + 2 * BORDER for m in size]
     area = math.prod(padded)
     if n * c * max(area, count << rank) > SMALL:
@@ -58,9 +58,9 @@ def linear_sampler(
         lines = planes.reshape(c, n * area)
         total = np.zeros((c, len(index)), np_dtype)
         for tap, step in enumerate(steps):
-            found = lines.take(index + step, 1)
-            np.multiply(found, weight[:, tap], found)
-            np.add(total, found, total)
+            elements = lines.take(index + step, 1)
+            np.multiply(elements, weight[:, tap], elements)
+            np.add(total, elements, total)
         out.swapaxes(0, 1)[...] = total.reshape(c, n, *out.shape[2:])
 
     def into(out: Array, array: Array, grid: Array) -> None:
@@ -91,8 +91,8 @@ def linear_sampler(
             return
         rows = np.zeros(rows_shape, np_dtype)
         rows[inside] = array.transpose(moved)
-        found = rows.reshape(wide_shape).take(index[..., None] + offsets, 0)
-        made = np.matmul(weight.reshape(weight_shape), found)
+        elements = rows.reshape(wide_shape).take(index[..., None] + offsets, 0)
+        made = np.matmul(weight.reshape(weight_shape), elements)
         out[...] = made.reshape(n, count, c).swapaxes(1, 2).reshape(out.shape)
 
     return into

@@ -190,13 +190,13 @@ def over_lines(
         count, length = lines.shape
 
         def some(first: int, last: int) -> tuple[Any, Any]:
-            places = run(lines[first:last])
+            indices = run(lines[first:last])
             flat = (
-                places
+                indices
                 if last - first == 1
-                else places + np.arange(0, (last - first) * length, length)[:, None]
+                else indices + np.arange(0, (last - first) * length, length)[:, None]
             )
-            return lines[first:last].reshape(-1).take(flat), places
+            return lines[first:last].reshape(-1).take(flat), indices
 
         if count * length < threads_from or count == 1:
             results = some(0, count)
@@ -259,21 +259,21 @@ def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
     else:
         is_beyond = lines <= bound
     flat = np.flatnonzero(is_beyond)
-    line, place = np.divmod(flat, length)
+    line, index = np.divmod(flat, length)
     counts = np.bincount(line, minlength=count)
-    most = counts.max()
-    if counts.min() < k or most > length // 4:
+    max_count = counts.max()
+    if counts.min() < k or max_count > length // 4:
         return None
     nth = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = np.zeros((count, most), np.int64)
-    places[line, nth] = place
+    indices = np.zeros((count, max_count), np.int64)
+    indices[line, nth] = index
     if lines.dtype.kind == "f":
         last = -np.inf if largest else np.nan
     else:
         last = np.iinfo(lines.dtype).min if largest else np.iinfo(lines.dtype).max
-    values = np.full((count, most), last, lines.dtype)
+    values = np.full((count, max_count), last, lines.dtype)
     values[line, nth] = lines.reshape(-1)[flat]
-    return places, values
+    return indices, values
 
 
 def topk(call: StructuredCall) -> PlannedKernel:
@@ -302,10 +302,10 @@ def topk(call: StructuredCall) -> PlannedKernel:
         if lines.size <= SMALL:
             return order(lines)[:, :k]
         if selects:
-            found = candidates(lines, k, largest)
-            if found is not None:
-                places, values = found
-                return np.take_along_axis(places, order(values)[:, :k], 1)
+            selected = candidates(lines, k, largest)
+            if selected is not None:
+                indices, values = selected
+                return np.take_along_axis(indices, order(values)[:, :k], 1)
         keys = keys_of(lines)
         with_places = packed(keys) if k < keys.shape[1] else None
         if with_places is None:
@@ -334,9 +334,9 @@ def of_rank(keys: Any, ranks: Any) -> Any:
         return (np.take_along_axis(joined, ranks, 1) & mask).astype(np.int64)
     ranks = np.broadcast_to(ranks, (keys.shape[0], 1))
     parted = np.partition(keys, np.unique(ranks), 1)
-    found = np.take_along_axis(parted, ranks, 1)
-    turn = ranks - (keys < found).sum(1, keepdims=True)
-    equal = keys == found
+    elements = np.take_along_axis(parted, ranks, 1)
+    turn = ranks - (keys < elements).sum(1, keepdims=True)
+    equal = keys == elements
     return np.argmax(equal & (np.cumsum(equal, 1) == turn + 1), 1)[:, None]
 
 

@@ -146,15 +146,15 @@ def sampled_mm(call: StructuredCall) -> PlannedKernel:
         left, right = np.ascontiguousarray(left, wide), np.ascontiguousarray(right, wide)
 
         def compute(first: int, last: int) -> None:
-            most = min(PAIRS, last - first)
-            above, below = (np.empty((most, side.shape[1]), wide) for side in (left, right))
+            max_pairs = min(PAIRS, last - first)
+            above, below = (np.empty((max_pairs, side.shape[1]), wide) for side in (left, right))
             for begin in range(first, last, PAIRS):
                 part = slice(begin, min(begin + PAIRS, last))
                 count = part.stop - begin
                 # Indices were in bounds, and are clipped: NumPy writes to its target at once if it need not refuse.
-                one = left.take(rows[part], 0, out=above[:count], mode="clip")
-                other = right.take(columns[part], 0, out=below[:count], mode="clip")
-                out[part] = np.einsum("ek,ek->e", one, other)
+                left_rows = left.take(rows[part], 0, out=above[:count], mode="clip")
+                right_rows = right.take(columns[part], 0, out=below[:count], mode="clip")
+                out[part] = np.einsum("ek,ek->e", left_rows, right_rows)
 
         parallel_for(0, len(rows), max(PAIRS, GRAIN_SIZE // max(left.shape[1], 1)), compute)
 
@@ -178,36 +178,36 @@ def sparse_product(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(
-        crow: Array, col: Array, values: Array, begins: Array, columns: Array, others: Array, width: int
+        crow: Array, col: Array, values: Array, begins: Array, columns: Array, right_values: Array, width: int
     ) -> tuple[Array, Array, Array]:
         crow, col, begins, columns = own_indices(crow, col, begins, columns)
         check_rows("_sparse_mm", crow, len(col))
         check_rows("_sparse_mm", begins, len(columns))
         check_columns("_sparse_mm", col, len(begins) - 1)
         check_columns("_sparse_mm", columns, width)
-        values, others = np.ascontiguousarray(values, wide), np.ascontiguousarray(others, wide)
+        values, right_values = np.ascontiguousarray(values, wide), np.ascontiguousarray(right_values, wide)
         rows, compiled = len(crow) - 1, loops()
-        most = compiled.csr_matmat_maxnnz(rows, width, crow, col, begins, columns)
+        max_nnz = compiled.csr_matmat_maxnnz(rows, width, crow, col, begins, columns)
 
         def product(a: Array, b: Array) -> tuple[Array, Array, Array]:
-            made = np.zeros(rows + 1, crow.dtype), np.empty(most, crow.dtype), np.empty(most, a.dtype)
+            made = np.zeros(rows + 1, crow.dtype), np.empty(max_nnz, crow.dtype), np.empty(max_nnz, a.dtype)
             compiled.csr_matmat(rows, width, crow, col, a, begins, columns, b, *made)
-            bounds, (places, products) = made[0], (part[: made[0][-1]] for part in made[1:])
+            bounds, (column_indices, products) = made[0], (part[: made[0][-1]] for part in made[1:])
             # By columns and back, each in linear time: rows come out sorted, more quickly than by comparisons.
-            turned = np.empty(width + 1, crow.dtype), np.empty_like(places), np.empty_like(products)
-            compiled.csr_tocsc(rows, width, bounds, places, products, *turned)
-            compiled.csr_tocsc(width, rows, *turned, bounds, places, products)
-            return bounds, places, products
+            turned = np.empty(width + 1, crow.dtype), np.empty_like(column_indices), np.empty_like(products)
+            compiled.csr_tocsc(rows, width, bounds, column_indices, products, *turned)
+            compiled.csr_tocsc(width, rows, *turned, bounds, column_indices, products)
+            return bounds, column_indices, products
 
-        bounds, places, products = product(values, others)
-        if len(products) < most:
+        bounds, column_indices, products = product(values, right_values)
+        if len(products) < max_nnz:
             # SciPy leaves out sums of 0. They are values all the same: where they lie, a gradient may be another one.
-            found = _places_in_order(bounds, places, width)
-            bounds, places, _ = product(np.ones(len(col), np.bool_), np.ones(len(columns), np.bool_))
-            whole = np.zeros(most, wide)
-            whole[np.searchsorted(_places_in_order(bounds, places, width), found)] = products
+            positions = _places_in_order(bounds, column_indices, width)
+            bounds, column_indices, _ = product(np.ones(len(col), np.bool_), np.ones(len(columns), np.bool_))
+            whole = np.zeros(max_nnz, wide)
+            whole[np.searchsorted(_places_in_order(bounds, column_indices, width), positions)] = products
             products = whole
-        return bounds, places, products.astype(dtype.np, copy=False)
+        return bounds, column_indices, products.astype(dtype.np, copy=False)
 
     return PlannedKernel(into)
 

@@ -89,8 +89,8 @@ def chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
         z = x + x - 1 if shift else x
         size = np.abs(z)
         growth = np.arccosh(size)
-        found = np.where(z > 0, right(size, growth, n), left(size, growth, n))
-        return np.where((z < 0) & _odd(n), -found, found)
+        polynomial = np.where(z > 0, right(size, growth, n), left(size, growth, n))
+        return np.where((z < 0) & _odd(n), -polynomial, polynomial)
 
     return value
 

@@ -52,10 +52,10 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
     def factory(call: StructuredCall) -> PlannedKernel:
         check_kind(call, kinds)
-        found = loaded(function)
+        implementation = loaded(function)
         if stub in OPERATORS:
-            SLOW.add(found)
-        return by_passes(call, stub, found)
+            SLOW.add(implementation)
+        return by_passes(call, stub, implementation)
 
     return factory
 

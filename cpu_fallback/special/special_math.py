@@ -62,16 +62,16 @@ def polygamma_of(n: int) -> Callable[[Array], Array]:
     factor = np.array((1.0 if n % 2 else -1.0) * factorial(n))
 
     def derivative(a: Array) -> Array:
-        found = zeta_of_order(n + 1, a.astype(np.float64))
-        found *= factor
-        return found.astype(a.dtype, copy=False)
+        result = zeta_of_order(n + 1, a.astype(np.float64))
+        result *= factor
+        return result.astype(a.dtype, copy=False)
 
     return derivative
 
 
 def _digamma(a: Array) -> Array:
-    many = a.dtype == np.float32 and a.size > LONG
-    return float32_functions.for_many("digamma")(a) if many else _special().psi(a)  # type: ignore[no-any-return]
+    is_long = a.dtype == np.float32 and a.size > LONG
+    return float32_functions.for_many("digamma")(a) if is_long else _special().psi(a)  # type: ignore[no-any-return]
 
 
 def trigamma(a: Array) -> Array:
@@ -82,10 +82,10 @@ def trigamma(a: Array) -> Array:
     mirrored = np.subtract(one, a)
     low = np.less(a, mirrored)
     right = np.maximum(a, mirrored).astype(np.float64)
-    found = np.where(right == np.inf, 0.0, zeta_of_order(2, right))
+    at_right = np.where(right == np.inf, 0.0, zeta_of_order(2, right))
     sine = np.sin(a * pi)
     sine *= sine
-    return np.where(low, pi_squared / sine - found, found).astype(a.dtype, copy=False)
+    return np.where(low, pi_squared / sine - at_right, at_right).astype(a.dtype, copy=False)
 
 
 _TRIGAMMA = {
@@ -175,13 +175,13 @@ def zeta(s: Array, q: Array) -> Array:
     # (y + k)^-x summed up to a positive start; the series goes on from there.
     steps = np.where(negative & (y > -1e6), np.ceil(-y), 0)
     start = np.where(negative, y + steps, y)
-    found: Array = _special().zeta(np.where(x <= 1, 2.0, x), np.where(start <= 0, 1.0, start))
+    result: Array = _special().zeta(np.where(x <= 1, 2.0, x), np.where(start <= 0, 1.0, start))
     if negative.any():
-        found = found + below_zero(x, y, steps)
-    found = np.where(negative & (x != np.floor(x)), np.nan, found)
-    found = np.where(negative & (y == np.floor(y)), np.inf, found)
-    found = np.where(x == 1, np.inf, np.where((x < 1) | (y == np.inf), np.nan, found))
-    return found.astype(dtype)
+        result = result + below_zero(x, y, steps)
+    result = np.where(negative & (x != np.floor(x)), np.nan, result)
+    result = np.where(negative & (y == np.floor(y)), np.inf, result)
+    result = np.where(x == 1, np.inf, np.where((x < 1) | (y == np.inf), np.nan, result))
+    return result.astype(dtype)
 
 
 NEAR = 1e12
@@ -206,24 +206,24 @@ def below_zero(x: Array, y: Array, steps: Array) -> Array:
 
 def gammainc(a: Array, x: Array) -> Array:
     """Compute the regularized lower incomplete gamma function."""
-    found: Array = _special().gammainc(a, x)
-    return _with_edges(a, x, found, 0.0)
+    result: Array = _special().gammainc(a, x)
+    return _with_edges(a, x, result, 0.0)
 
 
 def gammaincc(a: Array, x: Array) -> Array:
     """Compute the regularized upper incomplete gamma function."""
-    found: Array = _special().gammaincc(a, x)
-    return _with_edges(a, x, found, 1.0)
+    result: Array = _special().gammaincc(a, x)
+    return _with_edges(a, x, result, 1.0)
 
 
-def _with_edges(a: Array, x: Array, found: Array, at_zero: float) -> Array:
-    """NaN below zero, at the common zero and where both are infinite; limits at one infinity or zero.
+def _with_edges(a: Array, x: Array, result: Array, at_zero: float) -> Array:
+    """Set the edges: NaN below zero, at the common zero and where both are infinite; limits at one infinity or zero.
 
-    As in PyTorch these come before NaN: the function of 0 or infinity and NaN may be a number. SciPy's is NaN there,
-    and the same elsewhere.
+    As in PyTorch, the edges take precedence over a NaN argument. SciPy returns NaN there, and the same values
+    elsewhere.
     """
     if square_sum(a, a) >= 0 and square_sum(x, x) >= 0:
-        return found
+        return result
     limits = [
         ((x < 0) | (a < 0), np.nan),
         (a == 0, np.where(x > 0, 1.0 - at_zero, np.nan)),
@@ -232,7 +232,7 @@ def _with_edges(a: Array, x: Array, found: Array, at_zero: float) -> Array:
         (np.isinf(x), 1.0 - at_zero),
     ]
     conditions, values = zip(*limits, strict=True)
-    return np.select(conditions, values, found).astype(found.dtype)
+    return np.select(conditions, values, result).astype(result.dtype)
 
 
 def erfinv(a: Array) -> Array:
@@ -248,10 +248,10 @@ def airy_ai(a: Array) -> Array:
         near: Array = _special().airy(x)[0]
         return near.astype(a.dtype, copy=False)
     far = x < -1e5  # the library gives up from -1e6 on
-    found = np.where(x > 103.892, 0.0, _special().airy(np.where(np.isinf(x) | far, 0.0, x))[0])
+    result = np.where(x > 103.892, 0.0, _special().airy(np.where(np.isinf(x) | far, 0.0, x))[0])
     if far.any():
-        found = np.where(far, _airy_ai_far(np.where(far & ~np.isinf(x), -x, 1e5)), found)
-    return np.where(np.isinf(x), np.nan, found).astype(a.dtype)
+        result = np.where(far, _airy_ai_far(np.where(far & ~np.isinf(x), -x, 1e5)), result)
+    return np.where(np.isinf(x), np.nan, result).astype(a.dtype)
 
 
 def _airy_ai_far(x: Array) -> Array:
@@ -265,10 +265,10 @@ def spherical_bessel_j0(a: Array) -> Array:
     """Compute sin(a) / a, 1 at zero and 0 at the infinities."""
     if a.dtype == np.float32 and a.size <= FEW:
         wide = a.astype(np.float64)
-        found = np.sin(wide)
-        found /= wide
-        if square_sum(found, found) >= 0:
-            return found.astype(np.float32)
+        quotient = np.sin(wide)
+        quotient /= wide
+        if square_sum(quotient, quotient) >= 0:
+            return quotient.astype(np.float32)
     square = a * a
     near = 1 - square * (
         1 / 6 - square * (1 / 120 - square * (1 / 5040 - square * (1 / 362880 - square / 39916800)))

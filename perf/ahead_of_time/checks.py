@@ -43,78 +43,82 @@ class Expectation:
     bulk: list[str] = field(default_factory=list)
 
 
-def faults_of(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+def faults_of(expected: Expectation, compiled: Mapping[str, Any]) -> list[str]:
     """List the differences between a compiled kernel and its expectation."""
-    if "error" in found:
-        return [str(found["error"])]
+    if "error" in compiled:
+        return [str(compiled["error"])]
     return [
-        *_resources(expected, found),
-        *_instructions(expected, found),
-        *_accesses(expected, found),
-        *found["layout"],
+        *_resources(expected, compiled),
+        *_instructions(expected, compiled),
+        *_accesses(expected, compiled),
+        *compiled["layout"],
     ]
 
 
-def _resources(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+def _resources(expected: Expectation, compiled: Mapping[str, Any]) -> list[str]:
     faults = []
-    for what, used, most in (
-        ("registers of a thread", found["registers"], expected.registers),
-        ("bytes of shared memory", found["shared"], expected.shared),
-        ("columns of tensor memory", found["tensor_memory"], expected.tensor_memory),
+    for noun, used, limit in (
+        ("registers of a thread", compiled["registers"], expected.registers),
+        ("bytes of shared memory", compiled["shared"], expected.shared),
+        ("columns of tensor memory", compiled["tensor_memory"], expected.tensor_memory),
     ):
-        if used > most:
-            faults.append(f"{used} {what}, where the declared occupancy leaves {most}")
-    if found["shared"] > expected.opt_in:
-        faults.append(f"{found['shared']} bytes of shared memory, where a block can have {expected.opt_in}")
-    if found["tensor_memory"] > expected.columns:
+        if used > limit:
+            faults.append(f"{used} {noun}, where the declared occupancy leaves {limit}")
+    if compiled["shared"] > expected.opt_in:
         faults.append(
-            f"{found['tensor_memory']} columns of tensor memory, where there are {expected.columns}"
+            f"{compiled['shared']} bytes of shared memory, where a block can have {expected.opt_in}"
+        )
+    if compiled["tensor_memory"] > expected.columns:
+        faults.append(
+            f"{compiled['tensor_memory']} columns of tensor memory, where there are {expected.columns}"
         )
     # Local memory that nothing accesses is the frame of a call: a division's, say.
-    if found["spills"] and (found["local"] > expected.local or not expected.local):
+    if compiled["spills"] and (compiled["local"] > expected.local or not expected.local):
         faults.append(
-            f"{found['local']} bytes of local memory and {found['spills']} accesses to it, where "
+            f"{compiled['local']} bytes of local memory and {compiled['spills']} accesses to it, where "
             f"{expected.local} bytes are justified"
         )
-    if found["threads"] != expected.threads:
-        faults.append(f"{found['threads']} threads of a block, expected {expected.threads}")
+    if compiled["threads"] != expected.threads:
+        faults.append(f"{compiled['threads']} threads of a block, expected {expected.threads}")
     return faults
 
 
-def _instructions(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+def _instructions(expected: Expectation, compiled: Mapping[str, Any]) -> list[str]:
     faults = []
-    if found["traps"]:
+    if compiled["traps"]:
         faults.append("it traps: the compiler has left out what the target cannot do")
-    matrix = found["matrix"]
+    matrix = compiled["matrix"]
     if expected.matrix is not None and expected.matrix not in matrix:
         faults.append(f"no {expected.matrix}, but {sorted(matrix) or 'no matrix instruction at all'}")
     if expected.exact and matrix:
         faults.append(f"{sorted(matrix)}, where products must round as IEEE 754 has it")
     faults += [
-        f"no {name}, though a tensor map is given" for name in expected.bulk if name not in found["widths"]
+        f"no {name}, though a tensor map is given" for name in expected.bulk if name not in compiled["widths"]
     ]
     unknown = set(matrix) - set(MATRIX)
     return [*faults, *(f"{name} is no matrix instruction" for name in sorted(unknown))]
 
 
-def _accesses(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
+def _accesses(expected: Expectation, compiled: Mapping[str, Any]) -> list[str]:
     faults = []
     for kind, opcodes, least in (
         ("loads", ("LDG", "LDGSTS", "UTMALDG"), expected.loads),
         ("stores", ("STG", "UTMASTG"), expected.stores),
     ):
         for name, bits in least.items():
-            widest = max(map(int, found["operands"].get(name, {}).get(kind, {})), default=0)
+            widest = max(map(int, compiled["operands"].get(name, {}).get(kind, {})), default=0)
             if widest < bits:
                 faults.append(f"{kind} of '{name}' are {widest} bits wide at most, where {bits} are claimed")
-        wanted = max(least.values(), default=0)
-        in_sass = max((int(w) for o in opcodes for w in found["widths"].get(o, {})), default=0)
-        if in_sass < wanted:
-            faults.append(f"{kind} in SASS are {in_sass} bits wide at most, where {wanted} are claimed")
+        required_bits = max(least.values(), default=0)
+        in_sass = max((int(w) for o in opcodes for w in compiled["widths"].get(o, {})), default=0)
+        if in_sass < required_bits:
+            faults.append(
+                f"{kind} in SASS are {in_sass} bits wide at most, where {required_bits} are claimed"
+            )
     for name, element in expected.element_bits.items():
-        most = WIDEST if name in expected.aligned else element
+        max_bits = WIDEST if name in expected.aligned else element
         for kind in ("loads", "stores"):
-            widest = max(map(int, found["operands"].get(name, {}).get(kind, {})), default=0)
-            if widest > most:
-                faults.append(f"{kind} of '{name}' are {widest} bits wide, where only {most} are aligned")
+            widest = max(map(int, compiled["operands"].get(name, {}).get(kind, {})), default=0)
+            if widest > max_bits:
+                faults.append(f"{kind} of '{name}' are {widest} bits wide, where only {max_bits} are aligned")
     return faults

@@ -36,13 +36,13 @@ class Strings:
 
     def add(self, text: bytes) -> int:
         """Append a string, and return its offset."""
-        place = len(self.data)
+        offset = len(self.data)
         self.data += text + b"\0"
-        return place
+        return offset
 
 
-def _string(table: bytes, place: int) -> bytes:
-    return table[place : table.index(b"\0", place)]
+def _string(table: bytes, offset: int) -> bytes:
+    return table[offset : table.index(b"\0", offset)]
 
 
 def _sections(cubin: bytes) -> list[Section]:
@@ -86,13 +86,13 @@ def combine(cubins: Sequence[bytes]) -> bytes:
             name, info, other, owner, value, size = symbol
             if owner in moved:
                 number_of[number] = len(symbols)
-                place = strings.add(_string(texts, name))
-                symbols.append(SYMBOL.pack(place, info, other, moved[owner], value, size))
-        for at in moved.values():
-            name, header, data = code[at - 1]
+                name_offset = strings.add(_string(texts, name))
+                symbols.append(SYMBOL.pack(name_offset, info, other, moved[owner], value, size))
+        for code_number in moved.values():
+            name, header, data = code[code_number - 1]
             # The lower bits of `info` say which symbol is the kernel, the upper ones how many registers it has.
             info = header[7] & ~0xFFFFFF | number_of[header[7] & 0xFFFFFF]
-            code[at - 1] = name, (*header[:7], info, *header[8:]), data
+            code[code_number - 1] = name, (*header[:7], info, *header[8:]), data
     return _file(cubins[0], names, strings, code, symbols)
 
 
@@ -104,15 +104,15 @@ def _file(
     symbols: Sequence[bytes],
 ) -> bytes:
     table = len(code) + 1
-    wanted = [
+    sections = [
         *((name, h[1], h[2], table, h[7], h[9], data) for name, h, data in code),
         (names.add(b".symtab"), SYMBOLS, 0, table + 1, 1, SYMBOL.size, b"".join(symbols)),
         (names.add(b".strtab"), STRINGS, 0, 0, 0, 0, bytes(strings.data)),
     ]
-    wanted.append((names.add(b".shstrtab"), STRINGS, 0, 0, 0, 0, bytes(names.data)))
+    sections.append((names.add(b".shstrtab"), STRINGS, 0, 0, 0, 0, bytes(names.data)))
     body = bytearray(FILE.size)
     headers = [bytes(SECTION.size)]
-    for name, kind, flags, link, info, entry, data in wanted:
+    for name, kind, flags, link, info, entry, data in sections:
         body += bytes(-len(body) % ALIGNMENT)
         headers.append(SECTION.pack(name, kind, flags, 0, len(body), len(data), link, info, ALIGNMENT, entry))
         body += data
@@ -126,6 +126,6 @@ def _file(
 
 def codes(disassembly: str) -> Iterator[tuple[int, str]]:
     """Yield the position and the code of each kernel in the disassembly of a combined cubin."""
-    _, *found = re.split(r"^\t\.section\t\.text\.(\d+)_.*$", disassembly, flags=re.M)
-    for position, text in zip(found[::2], found[1::2], strict=True):
+    _, *parts = re.split(r"^\t\.section\t\.text\.(\d+)_.*$", disassembly, flags=re.M)
+    for position, text in zip(parts[::2], parts[1::2], strict=True):
         yield int(position), text

@@ -41,8 +41,8 @@ def compiling_environment() -> dict[str, str]:
 
     Triton leaves out line numbers, which no result has: compilations take 7% less time.
     """
-    kept = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
-    return kept | {"TRITON_DISABLE_LINE_INFO": "1"}
+    variables = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+    return variables | {"TRITON_DISABLE_LINE_INFO": "1"}
 
 
 class Cache:
@@ -57,10 +57,10 @@ class Cache:
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the cached result, or None. A damaged file counts as missing."""
         try:
-            found = json.loads(self._path(key).read_text())
+            result = json.loads(self._path(key).read_text())
         except (FileNotFoundError, ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return result if isinstance(result, dict) else None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         """Store a result atomically: a concurrent reader sees all of it or nothing."""
@@ -156,17 +156,18 @@ def with_code(answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [_with_sass(each["found"], sass) for each, sass in zip(answers, texts, strict=True)]
 
 
-def _with_sass(found: dict[str, Any], sass: str) -> dict[str, Any]:
-    """Merge a worker's findings with those in its SASS."""
-    operations = found.pop("tensor_memory_operations")
+def _with_sass(properties: dict[str, Any], sass: str) -> dict[str, Any]:
+    """Merge the properties that PTX shows with those that SASS shows."""
+    operations = properties.pop("tensor_memory_operations")
     instructions = count_instructions(sass)
-    schedule = with_tensor_memory(schedule_of(sass), operations, found["threads"])
+    schedule = with_tensor_memory(schedule_of(sass), operations, properties["threads"])
     return {
-        **found,
+        **properties,
         "spills": instructions.spills,
         "matrix": instructions.matrix,
         "widths": {
-            opcode: {str(bits): n for bits, n in of.items()} for opcode, of in instructions.widths.items()
+            opcode: {str(bits): n for bits, n in counts.items()}
+            for opcode, counts in instructions.widths.items()
         },
         "schedule": schedule.as_json(),
     }
@@ -187,11 +188,11 @@ def compile_all(
     results: dict[str, dict[str, Any]] = {}
     missing: queue.SimpleQueue[Request] = queue.SimpleQueue()
     for request in requests:
-        found = cache.get(request.key)
-        if found is None:
+        cached = cache.get(request.key)
+        if cached is None:
             missing.put(request)
         else:
-            results[request.key] = found
+            results[request.key] = cached
             done(request)
 
     def settle(compiled: list[tuple[Request, dict[str, Any]]]) -> None:

@@ -88,10 +88,10 @@ def seen_through_declaration(
     """Return the declaration's match for a launch, or an error message if no declaration covers it."""
     dtype = declaration.dtype_of(signature)
     tile = tuple(constants[name] for name in declaration.tile)
-    found = Configuration(tile, options["num_warps"], options["num_stages"])
-    covering = declaration.covering(dtype, found, target.capability)
+    launched_configuration = Configuration(tile, options["num_warps"], options["num_stages"])
+    covering = declaration.covering(dtype, launched_configuration, target.capability)
     if covering is None:
-        return f"{dtype} at {found} is launched, but not declared"
+        return f"{dtype} at {launched_configuration} is launched, but not declared"
     return Launched(declaration, dtype, covering, covering.tile == tile)
 
 
@@ -103,9 +103,9 @@ def element_bits(pointer: str) -> int:
         >>> element_bits("*bf16"), element_bits("*i1"), element_bits("*fp8e4nv")
         (16, 8, 8)
     """
-    found = re.search(r"\d+", pointer)
-    assert found is not None, pointer
-    return max(int(found.group()), 8)
+    match = re.search(r"\d+", pointer)
+    assert match is not None, pointer
+    return max(int(match.group()), 8)
 
 
 def functions_in(constants: Mapping[str, Any]) -> list[str]:
@@ -118,18 +118,18 @@ def functions_in(constants: Mapping[str, Any]) -> list[str]:
 
 
 def residency(launched: Launched, target: Target, request: Request) -> tuple[int, str]:
-    """Resident blocks of a launch, and what makes them others than the configuration's own, if anything does.
+    """Return the resident blocks of a launch, and the reason if they differ from the configuration's own.
 
-    A device that takes the kernels of another design has the declared blocks as far as it has places for their warps.
+    A device that runs the kernels of another design has the declared blocks, up to its number of warps.
     """
     declaration, _, configuration, _ = launched
     aligned = declaration.is_aligned(request.signature, request.divisible)
     functions = [name.rpartition(":")[2] for name in functions_in(request.constants)]
-    places = min(target.warps // rounded_up(configuration.warps, WARP_UNIT), target.blocks)
+    max_resident = min(target.warps // rounded_up(configuration.warps, WARP_UNIT), target.blocks)
     usual = declaration.blocks(configuration, target.capability)
     blocks = declaration.blocks(configuration, target.capability, aligned, functions)
     if target.capability in RELATIVES:
-        usual, blocks = min(usual, places), min(blocks, places)
+        usual, blocks = min(usual, max_resident), min(blocks, max_resident)
     if blocks == usual:
         return usual, ""
     return blocks, "unaligned" if not aligned else " ".join(
@@ -201,14 +201,15 @@ def gaps(
         for dtype, configurations in declaration.configurations.items():
             if target.capability < MIN_CAPABILITY.get(dtype, 0):
                 continue
-            for one in configurations:
+            for configuration in configurations:
                 if (
                     target.capability not in RELATIVES
-                    and one.is_for(target.capability)
-                    and (name, dtype, one.tile, one.warps, one.stages) not in reached
+                    and configuration.is_for(target.capability)
+                    and (name, dtype, configuration.tile, configuration.warps, configuration.stages)
+                    not in reached
                 ):
-                    yield f"{name}: {dtype} at {one} is declared, but no sample reaches it"
-        every = (one for each in declaration.configurations.values() for one in each)
-        taken = any(one.is_for(target.capability) for one in every)
+                    yield f"{name}: {dtype} at {configuration} is declared, but no sample reaches it"
+        every = (configuration for each in declaration.configurations.values() for configuration in each)
+        taken = any(configuration.is_for(target.capability) for configuration in every)
         if taken and (declaration.loads or declaration.stores) and name not in wide:
             yield f"{name}: claims wide accesses, but no sample shows them"

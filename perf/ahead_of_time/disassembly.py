@@ -96,7 +96,7 @@ def access_bits(modifiers: Sequence[str]) -> int:
 
 
 def resources(usage: str) -> dict[str, int]:
-    """REG, STACK, LOCAL and SHARED of a kernel, as ``cuobjdump -res-usage`` prints them.
+    """Return REG, STACK, LOCAL and SHARED of a kernel, as ``cuobjdump -res-usage`` prints them.
 
     Raises:
         ValueError: if there is not exactly one kernel, or it says nothing of registers.
@@ -104,10 +104,10 @@ def resources(usage: str) -> dict[str, int]:
     kernels = re.findall(r"Function .*?:\n(.*)", usage)
     if len(kernels) != 1:
         raise ValueError(f"cuobjdump -res-usage: expected one kernel, got {len(kernels)} in {usage!r}")
-    found = {name: int(value) for name, value in _RESOURCE.findall(kernels[0])}
-    if "REG" not in found:
+    usage_of_resources = {name: int(value) for name, value in _RESOURCE.findall(kernels[0])}
+    if "REG" not in usage_of_resources:
         raise ValueError(f"cuobjdump -res-usage: no registers in {usage!r}")
-    return found
+    return usage_of_resources
 
 
 def disassemble(cubin: bytes, tools: Path) -> tuple[str, str]:
@@ -146,12 +146,12 @@ def disassemble_together(cubins: Sequence[bytes], tools: Path) -> list[str]:
     alike: dict[tuple[int, ...], list[int]] = {}
     for i, cubin in enumerate(cubins):
         alike.setdefault(target_of(cubin), []).append(i)
-    found = [""] * len(cubins)
-    for places in alike.values():
-        text = disassemble_code(combine([cubins[i] for i in places]), tools)
+    texts = [""] * len(cubins)
+    for positions in alike.values():
+        text = disassemble_code(combine([cubins[i] for i in positions]), tools)
         for position, sass in codes(text):
-            found[places[position]] += sass
-    return found
+            texts[positions[position]] += sass
+    return texts
 
 
 _PARAMETER = re.compile(r"ld\.param\.[bu]64\s+(%\w+), \[\w+_param_(\d+)\]")
@@ -161,7 +161,7 @@ _STATEMENT = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*?);", re.M)
 
 
 def operands_of(ptx: str, names: Sequence[str | None]) -> dict[str, Operand]:
-    """Global accesses by the pointer parameter that their addresses come from.
+    """Return the global accesses by the pointer parameter that their addresses come from.
 
     Args:
         ptx: the kernel.
@@ -172,7 +172,7 @@ def operands_of(ptx: str, names: Sequence[str | None]) -> dict[str, Operand]:
     ptx = entry_of(ptx)
     statements = _STATEMENT.findall(ptx)
     origins = _origins(ptx, statements, names)
-    found = {name: Operand() for name in names if name is not None}
+    operands = {name: Operand() for name in names if name is not None}
     for operation, rest in statements:
         if not _ADDRESS.match(operation):
             continue
@@ -182,9 +182,9 @@ def operands_of(ptx: str, names: Sequence[str | None]) -> dict[str, Operand]:
         bits = _bits(operation, rest, is_copy)
         for register in _REGISTER.findall(address):
             for name in origins.get(register, ()):
-                counts = found[name].loads if operation.startswith(("ld", "cp")) else found[name].stores
+                counts = operands[name].loads if operation.startswith(("ld", "cp")) else operands[name].stores
                 counts[bits] = counts.get(bits, 0) + 1
-    return found
+    return operands
 
 
 def entry_of(ptx: str) -> str:
@@ -246,8 +246,8 @@ def tensor_memory_columns(ptx: str) -> int:
 
 
 def threads_of(ptx: str) -> int:
-    """Threads of a block, as the kernel requires them. Raises ValueError where it does not say."""
-    found = re.search(r"^\s*\.reqntid\s+(\d+)", ptx, re.M)
-    if found is None:
+    """Return the threads of a block that the kernel requires (`.reqntid`). Raise ValueError if it states none."""
+    match = re.search(r"^\s*\.reqntid\s+(\d+)", ptx, re.M)
+    if match is None:
         raise ValueError("the PTX names no number of threads (.reqntid)")
-    return int(found.group(1))
+    return int(match.group(1))

@@ -36,13 +36,13 @@ def searches(capability: int) -> Iterator[Sample]:
     )
     for dtype in FLOATING:
         for index in ("int64", "int32"):
-            many, grad = empty(1 << 16, dtype=index), empty(1 << 16, 256, dtype=dtype)
+            indices, grad = empty(1 << 16, dtype=index), empty(1 << 16, 256, dtype=dtype)
             yield Sample(
                 f"gradient of embedding {dtype} by {index}",
-                lambda g=grad, i=many: tt.ops.aten.embedding_dense_backward(g, i, 10000, -1, False),
+                lambda g=grad, i=indices: tt.ops.aten.embedding_dense_backward(g, i, 10000, -1, False),
                 ("count_keys",),
             )
-        yield Sample(f"index_add {dtype}", lambda g=grad, i=many: g.index_add(0, i, g), ("count_keys",))
+        yield Sample(f"index_add {dtype}", lambda g=grad, i=indices: g.index_add(0, i, g), ("count_keys",))
     where, starts = empty(1 << 16, dtype="int64"), empty(4096, dtype="int32")
     for dtype in FLOATING:
         table = empty(10000, 1024, dtype=dtype)

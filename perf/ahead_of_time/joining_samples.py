@@ -10,7 +10,7 @@ JOIN = ("join",)
 
 
 def joins(capability: int) -> Iterator[Sample]:
-    """Few and many tensors, along the first and the last dimension, whole and odd, moved and converted."""
+    """Yield samples of `cat`: few and many tensors, first and last dimension, aligned and unaligned, converted."""
     for dtype in SIZES.values():
         for count in (2, 9):
             rows = [empty(64, 512, dtype=dtype) for _ in range(count)]
@@ -27,7 +27,7 @@ def joins(capability: int) -> Iterator[Sample]:
                 f"cat of bool and {dtype}, {size} each",
                 lambda t=truths, d=dtype, n=size: tt.cat([*t, empty(n, dtype=d)]),
             )
-    for source, to in (
+    for source, target in (
         ("bfloat16", "float32"),
         ("float16", "float64"),
         ("int64", "float32"),
@@ -35,5 +35,6 @@ def joins(capability: int) -> Iterator[Sample]:
     ):
         narrow = [empty(64, 512, dtype=source) for _ in range(5)]
         yield Sample(
-            f"cat of {source} and {to}", lambda t=narrow, d=to: tt.cat([*t, empty(64, 512, dtype=d)], 1)
+            f"cat of {source} and {target}",
+            lambda t=narrow, d=target: tt.cat([*t, empty(64, 512, dtype=d)], 1),
         )

@@ -35,8 +35,8 @@ def lists(dtype: str, operands: int) -> list[list[Any]]:
 def optimizers(capability: int) -> Iterator[Sample]:
     for dtype in FLOATING:
         rows, counts = lists(dtype, 5), [empty() for _ in range(3)]
-        scale, found, rate = empty(), empty(), empty()
-        amp = {"grad_scale": scale, "found_inf": found}
+        scale, found_inf, rate = empty(), empty(), empty()
+        amp = {"grad_scale": scale, "found_inf": found_inf}
         for label, wide, changes in (
             ("", ("fused_sgd",), {}),
             (" scaled", ("fused_sgd",), amp),
@@ -66,6 +66,6 @@ def optimizers(capability: int) -> Iterator[Sample]:
                 )
         yield Sample(
             f"unscale {dtype}",
-            lambda g=rows[0], f=found, s=scale: tt._amp_foreach_non_finite_check_and_unscale_(g, f, s),
+            lambda g=rows[0], f=found_inf, s=scale: tt._amp_foreach_non_finite_check_and_unscale_(g, f, s),
             ("unscale",),
         )

@@ -41,15 +41,15 @@ def taken(ptx: str) -> list[Parameter]:
         [Parameter(offset=8, size=1, alignment=1), Parameter(offset=12, size=4, alignment=4)]
     """
     entry = entry_of(ptx)
-    found: list[Parameter] = []
-    at = 0
+    parameters: list[Parameter] = []
+    offset = 0
     for aligned, bits, length in _PARAMETER.findall(entry[: entry.index(")")].replace(",", ",\n")):
         element = int(bits) // 8
         alignment = int(aligned or element)
-        at += -at % alignment
-        found.append(Parameter(at, element * int(length or 1), alignment))
-        at += found[-1].size
-    return found
+        offset += -offset % alignment
+        parameters.append(Parameter(offset, element * int(length or 1), alignment))
+        offset += parameters[-1].size
+    return parameters
 
 
 def passed(types: Sequence[str]) -> list[Parameter]:
@@ -75,19 +75,19 @@ def layout_faults(ptx: str, types: Sequence[str]) -> list[str]:
     arguments. With tensor maps, the offsets therefore only need to be aligned. Without them, the buffer has
     the kernel's own layout.
     """
-    own, given = taken(ptx), passed(types)
-    if len(own) == len(given) - SCRATCH:
-        given = given[:-SCRATCH]
+    own, launch_parameters = taken(ptx), passed(types)
+    if len(own) == len(launch_parameters) - SCRATCH:
+        launch_parameters = launch_parameters[:-SCRATCH]
     has_maps = any(descriptor_type(type_name) is not None for type_name in types)
     return [
-        f"parameter {i} is {'absent' if one is None else one}, where a launch gives "
+        f"parameter {i} is {'absent' if expected is None else expected}, where a launch gives "
         f"{'nothing' if other is None else other}"
-        for i, (one, other) in enumerate(zip_longest(own, given))
-        if one is None or other is None or not _agree(one, other, has_maps)
+        for i, (expected, other) in enumerate(zip_longest(own, launch_parameters))
+        if expected is None or other is None or not _agree(expected, other, has_maps)
     ]
 
 
-def _agree(one: Parameter, other: Parameter, has_maps: bool) -> bool:
+def _agree(expected: Parameter, other: Parameter, has_maps: bool) -> bool:
     if has_maps:
-        return one.size == other.size and other.alignment % one.alignment == 0
-    return one == other
+        return expected.size == other.size and other.alignment % expected.alignment == 0
+    return expected == other

@@ -18,9 +18,9 @@ from .sample import FLOATING, NUMBERS, Sample, empty, gradients, tt
 
 def functions() -> list[Any]:
     """Return the functions of pointwise operators, each of which some sample must launch."""
-    found = [row[0] for row in pointwise.FUNCTIONS.values()]
-    found += [function for row in pointwise.SCALED.values() for function in row[:2]]
-    found += [
+    scalar_functions = [row[0] for row in pointwise.FUNCTIONS.values()]
+    scalar_functions += [function for row in pointwise.SCALED.values() for function in row[:2]]
+    scalar_functions += [
         f.clamp,
         f.eq,
         f.ne,
@@ -38,9 +38,9 @@ def functions() -> list[Any]:
         f.round_places,
         f.round_tens,
     ]
-    found += pointwise.NARROW.values()
-    found += [row[0] for row in activation.FUNCTIONS.values()]
-    return [*found, *pointwise.ROUNDING.values()]
+    scalar_functions += pointwise.NARROW.values()
+    scalar_functions += [row[0] for row in activation.FUNCTIONS.values()]
+    return [*scalar_functions, *pointwise.ROUNDING.values()]
 
 
 def elementwise(capability: int) -> Iterator[Sample]:
@@ -188,7 +188,7 @@ def fake_quantization(capability: int) -> Iterator[Sample]:
 
 
 def quantization(capability: int) -> Iterator[Sample]:
-    """Integers on a grid, by numbers and by channels, and back."""
+    """Yield samples of quantization and dequantization, per tensor and per channel."""
     n, rows = 1 << 16, 256
     quantize, requantize, dequantize = tt._quantize_affine, tt._requantize, tt._dequantize_affine
     scales, zero_points = empty(rows, 1), empty(rows, 1, dtype="int64")
@@ -202,26 +202,26 @@ def quantization(capability: int) -> Iterator[Sample]:
         )
     for name in ("qint8", "quint8", "qint32"):
         dtype = getattr(tt, name)
-        for given in ("float32", "int32"):
+        for source_dtype in ("float32", "int32"):
             yield Sample(
-                f"requantize {given} to {name}",
-                lambda d=dtype, g=given: requantize(empty(n, dtype=g), 0.1, 3, d),
+                f"requantize {source_dtype} to {name}",
+                lambda d=dtype, g=source_dtype: requantize(empty(n, dtype=g), 0.1, 3, d),
                 ("dense",),
             )
-    for given in ("int8", "uint8", "int32"):
-        ints = partial(empty, dtype=given)
-        yield Sample(f"dequantize {given}", lambda e=ints: dequantize(e(n), 0.1, 3), ("dense",))
+    for source_dtype in ("int8", "uint8", "int32"):
+        ints = partial(empty, dtype=source_dtype)
+        yield Sample(f"dequantize {source_dtype}", lambda e=ints: dequantize(e(n), 0.1, 3), ("dense",))
         for kind, each in (("float32", scales), ("float64", doubles)):
             yield Sample(
-                f"dequantize {given} by rows of {kind}",
+                f"dequantize {source_dtype} by rows of {kind}",
                 lambda e=ints, s=each: dequantize(e(rows, rows), s, zero_points),
             )
 
 
 def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:
-    """Functions with numbers beside their tensors, and those that only gradients call."""
+    """Return calls of functions with scalar arguments, and of functions that only gradients call."""
     functional = tt.nn.functional
-    found: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         "add with alpha": lambda: tt.add(x, y, alpha=2),
         "sub with alpha": lambda: tt.sub(x, y, alpha=2),
         "rsub with alpha": lambda: tt.rsub(x, y, alpha=2),
@@ -241,8 +241,8 @@ def scaled_and_gradients(x: Any, y: Any) -> dict[str, Callable[[], object]]:
         "mse_loss each": lambda: gradients(lambda a, b: functional.mse_loss(a, b, reduction="none"), x, y),
     }
     for name in ("sigmoid", "tanh", "relu"):
-        found[f"{name} backward"] = partial(gradients, getattr(tt, name), x)
+        calls[f"{name} backward"] = partial(gradients, getattr(tt, name), x)
     for name in ACTIVATIONS:
-        found[f"{name} backward"] = partial(gradients, getattr(functional, name), x)
-    found["gelu by tanh backward"] = lambda: gradients(lambda a: functional.gelu(a, approximate="tanh"), x)
-    return found
+        calls[f"{name} backward"] = partial(gradients, getattr(functional, name), x)
+    calls["gelu by tanh backward"] = lambda: gradients(lambda a: functional.gelu(a, approximate="tanh"), x)
+    return calls

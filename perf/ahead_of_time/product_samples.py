@@ -163,8 +163,8 @@ def tf32_products(capability: int) -> Iterator[Sample]:
 
 
 def scaled_products(capability: int) -> Iterator[Sample]:
-    """8-bit floats, with scales for the whole and for rows, of which sm_80 has none."""
-    one, refused = empty(1), capability < 89
+    """Yield samples of scaled matmuls of 8-bit floats, per tensor and per row; sm_80 refuses them."""
+    unit_scale, refused = empty(1), capability < 89
     wide = () if refused else WIDE[:-1]
     for dtype in ("float8_e4m3fn", "float8_e5m2"):
         for m, n, k in ((8192, 8192, 4096), (1024, 4096, 4096), (512, 512, 512), (16, 4096, 4096)):
@@ -172,7 +172,15 @@ def scaled_products(capability: int) -> Iterator[Sample]:
             for out, fast in (("bfloat16", True), ("bfloat16", False), ("float32", True), (dtype, True)):
                 yield Sample(
                     f"_scaled_mm {dtype} {m}x{n}x{k} to {out}{', fast' if fast else ''}",
-                    partial(tt._scaled_mm, a, b, one, one, out_dtype=getattr(tt, out), use_fast_accum=fast),
+                    partial(
+                        tt._scaled_mm,
+                        a,
+                        b,
+                        unit_scale,
+                        unit_scale,
+                        out_dtype=getattr(tt, out),
+                        use_fast_accum=fast,
+                    ),
                     wide,
                     refused,
                 )
@@ -185,7 +193,7 @@ def scaled_products(capability: int) -> Iterator[Sample]:
             )
         yield from products_with_scales_by_blocks(dtype, refused)
         a = empty(4096, 4096, dtype=dtype, offset=1)
-        call = partial(tt._scaled_mm, a, a.t(), one, one, out_dtype=tt.bfloat16)
+        call = partial(tt._scaled_mm, a, a.t(), unit_scale, unit_scale, out_dtype=tt.bfloat16)
         yield Sample(f"_scaled_mm {dtype} unaligned", call, (), refused)
     yield from products_with_block_scales(capability < 100)
     for n in (4096, 512):

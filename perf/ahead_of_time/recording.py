@@ -42,15 +42,15 @@ def versions() -> list[str]:
     tools = [
         f"{name}={os.environ.get(name)}" for name in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
     ]
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     ours = [
-        here / "worker.py",
-        here / "compilation.py",
-        here / "combined_cubin.py",
-        here / "disassembly.py",
-        here / "parameters.py",
-        here / "schedule.py",
-        here.parents[1] / "runtime" / "cuda" / "triton" / "compile.py",
+        folder / "worker.py",
+        folder / "compilation.py",
+        folder / "combined_cubin.py",
+        folder / "disassembly.py",
+        folder / "parameters.py",
+        folder / "schedule.py",
+        folder.parents[1] / "runtime" / "cuda" / "triton" / "compile.py",
     ]
     return [
         str(triton.__version__),
@@ -102,11 +102,13 @@ def record(
     version = versions()
     tried: set[tuple[str, str, Configuration]] = set()
     for sample in samples.samples(driver.target.capability):
-        asked: dict[Question, Configuration] = {}
+        default_of: dict[Question, Configuration] = {}
         driver.launched.clear()
         driver.grids.clear()
         try:
-            with listening(lambda question, default, asked=asked: asked.setdefault(question, default)):  # type: ignore[misc]
+            with listening(
+                lambda question, default, default_of=default_of: default_of.setdefault(question, default)
+            ):  # type: ignore[misc]
                 sample.run()
         except NotImplementedError as error:
             if not sample.refused:
@@ -117,7 +119,7 @@ def record(
         if not driver.launched:
             faults.append(f"sample '{sample.label}' launches nothing")
         _note(entries, driver, version, sample.label, sample.wide)
-        for question, candidate in untried(asked, tried) if with_candidates else ():
+        for question, candidate in untried(default_of, tried) if with_candidates else ():
             driver.launched.clear()
             with forced(question, candidate):
                 make_plans_anew()
@@ -130,10 +132,10 @@ def record(
 
 
 def untried(
-    asked: Mapping[Question, Configuration], tried: set[tuple[str, str, Configuration]]
+    default_of: Mapping[Question, Configuration], tried: set[tuple[str, str, Configuration]]
 ) -> Iterator[tuple[Question, Configuration]]:
     """Yield the other candidates of questions that are not in `tried` for the kernel and dtype."""
-    for question, default in asked.items():
+    for question, default in default_of.items():
         for candidate in candidates(question, default)[1:]:
             if (question.kernel, question.dtype, candidate) not in tried:
                 yield question, candidate
@@ -145,8 +147,8 @@ def takes(noted: Mapping[str, Any], question: Question, candidate: Configuration
         return False
     constants, options = noted["constants"], noted["options"]
     tile = tuple(constants[name] for name in DECLARATIONS[question.kernel].tile)
-    found = Configuration(tile, options["num_warps"], options["num_stages"])
-    return is_same(found, candidate)
+    launched = Configuration(tile, options["num_warps"], options["num_stages"])
+    return is_same(launched, candidate)
 
 
 def _note(

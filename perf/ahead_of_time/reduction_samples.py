@@ -175,7 +175,7 @@ WINDOW = {"kernel_size": 3, "stride": 2, "padding": 1}
 
 
 def pools(capability: int) -> Iterator[Sample]:
-    """With their gradients, which are as the results are laid out."""
+    """Yield samples of pooling with gradients, whose memory format is that of the results."""
     functions = importlib.import_module("...dispatch.generated.functions", __package__)
 
     def gradient(pool: Any, x: Any, last: bool) -> None:
@@ -200,10 +200,10 @@ def pools(capability: int) -> Iterator[Sample]:
     x, volume = empty(32, 64, 57, 57), empty(4, 64, 16, 28, 28)
     few, last = empty(32, 24, 57, 57, dtype="bfloat16", last=True), empty(32, 64, 57, 57, last=True)
     for pool in (functions._adaptive_avg_pool2d, functions.adaptive_max_pool2d):
-        for one in (x, few, last):
+        for images in (x, few, last):
             yield Sample(
-                f"{pool.__name__} {one.dtype}",
-                partial(gradient, partial(pool, output_size=(7, 6)), one, False),
+                f"{pool.__name__} {images.dtype}",
+                partial(gradient, partial(pool, output_size=(7, 6)), images, False),
             )
     for dtype in FLOATING:
         for name, sizes, out in (

@@ -92,7 +92,7 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
     # Unaligned launches and some dtypes may be declared with fewer blocks.
     rows: dict[tuple[str, str, int, int], Row] = {}
     for launch in launches:
-        request, expected, found = launch["request"], launch["expected"], launch["found"]
+        request, expected, compiled = launch["request"], launch["expected"], launch["found"]
         kernel, target = request["kernel"].rpartition(":")[2], KNOWN[request["target"]]
         key = kernel, launch["configuration"], target.capability, -launch["blocks"]
         row = rows.get(key)
@@ -109,17 +109,17 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
         row.compiled += 1
         row.faults += len(launch["faults"])
         row.dtypes = sorted({*row.dtypes, launch["dtype"]})
-        if "error" in found:
+        if "error" in compiled:
             row.resident = 0
             continue
         resident = resident_blocks(
-            target, launch["warps"], found["registers"], found["shared"], found["tensor_memory"]
+            target, launch["warps"], compiled["registers"], compiled["shared"], compiled["tensor_memory"]
         )
         row.resident = min(row.resident, resident)
         for name in ("registers", "shared", "tensor_memory", "local"):
-            setattr(row, name, max(getattr(row, name), found[name]))
-        row.widest = max(row.widest, *widths(found), 0)
-        row.matrix = sorted({*row.matrix, *found["matrix"]})
+            setattr(row, name, max(getattr(row, name), compiled[name]))
+        row.widest = max(row.widest, *widths(compiled), 0)
+        row.matrix = sorted({*row.matrix, *compiled["matrix"]})
         estimate = estimate_of(launch)
         if estimate is not None and (row.share is None or estimate.share < row.share):
             row.share, row.limit, row.term = round(estimate.share, 3), estimate.limit, estimate.term
@@ -127,9 +127,9 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
     return [rows[key] for key in sorted(rows)]
 
 
-def widths(found: dict[str, Any]) -> Iterator[int]:
+def widths(compiled: dict[str, Any]) -> Iterator[int]:
     """Yield the widths of accesses to operands."""
-    for operand in found["operands"].values():
+    for operand in compiled["operands"].values():
         for kind in ("loads", "stores"):
             yield from map(int, operand[kind])
 
@@ -176,11 +176,11 @@ def with_rows_renewed(
     path = folder / f"aot-{triton}.json"
     if not path.exists():
         return None
-    kept = json.loads(path.read_text())
-    if kept["faults"]:
+    stored = json.loads(path.read_text())
+    if stored["faults"]:
         return None
     renewed = {row.kernel for row in rows}
-    left = (row for row in (Row(**fields) for fields in kept["rows"]) if row.kernel in kernels)
+    left = (row for row in (Row(**fields) for fields in stored["rows"]) if row.kernel in kernels)
     every = [*rows, *(row for row in left if row.kernel not in renewed)]
     order = [target.name for target in TARGETS.values()]
     return sorted(
@@ -194,12 +194,12 @@ def write_results(folder: Path, rows: Sequence[Row], faults: Sequence[str], trit
     data, text = (folder / f"aot-{triton}.{suffix}" for suffix in ("json", "md"))
     report = {"triton": triton, "faults": list(faults), "rows": [asdict(row) for row in rows]}
     data.write_text(json.dumps(report, indent=1) + "\n")
-    told = "\n".join(f"- {fault}" for fault in faults) if faults else "No faults."
+    fault_list = "\n".join(f"- {fault}" for fault in faults) if faults else "No faults."
     lines = [
         " | ".join(COLUMNS),
         "|".join("---" for _ in COLUMNS),
         *(" | ".join(row.cells()) for row in rows),
     ]
     table = "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
-    text.write_text(INTRODUCTION.format(triton=triton, faults=told) + table + "\n")
+    text.write_text(INTRODUCTION.format(triton=triton, faults=fault_list) + table + "\n")
     return [data, text]

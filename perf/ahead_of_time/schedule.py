@@ -119,16 +119,16 @@ def schedule_of(sass: str) -> Schedule:
     ]
     everything = [i for block in blocks for i in block.code]
     if not loops:
-        way = _heaviest_way(blocks, 0, len(blocks) - 1)
-        return _summary(way, is_loop=False, everything=way)
+        path = _heaviest_path(blocks, 0, len(blocks) - 1)
+        return _summary(path, is_loop=False, everything=path)
     innermost = [
         (first, last)
         for first, last in loops
         if not any(first <= f and l <= last and (f, l) != (first, last) for f, l in loops)
     ]
-    ways = [_heaviest_way(blocks, first, last) for first, last in innermost]
-    body = max(ways, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
-    whole = _heaviest_way(blocks, 0, len(blocks) - 1)
+    loop_paths = [_heaviest_path(blocks, first, last) for first, last in innermost]
+    body = max(loop_paths, key=lambda code: (_matrix_operations(code), _moved(code), len(code)))
+    whole = _heaviest_path(blocks, 0, len(blocks) - 1)
     if not any(i.opcode in MATRIX for i in everything) and _moved(whole) > 3 * _moved(body):
         return _summary(whole, is_loop=False, everything=whole)
     return _summary(body, is_loop=True, everything=everything)
@@ -139,21 +139,21 @@ def blocks_of(sass: str) -> list[Block]:
     blocks = [Block()]
     labels: dict[str, int] = {}
     jumps: list[tuple[int, str]] = []
-    for found in _LINE.finditer(sass):
-        if found["label"]:
+    for match in _LINE.finditer(sass):
+        if match["label"]:
             if blocks[-1].code:
                 blocks.append(Block())
-            labels[found["label"]] = len(blocks) - 1
+            labels[match["label"]] = len(blocks) - 1
             continue
-        opcode, *modifiers = found["name"].split(".")
-        guarded = found["guard"] is not None or (
-            opcode == "BRA" and re.match(r"!?U?P\d", found["rest"]) is not None
+        opcode, *modifiers = match["name"].split(".")
+        guarded = match["guard"] is not None or (
+            opcode == "BRA" and re.match(r"!?U?P\d", match["rest"]) is not None
         )
-        blocks[-1].code.append(Instruction(opcode, tuple(modifiers), found["rest"], guarded))
+        blocks[-1].code.append(Instruction(opcode, tuple(modifiers), match["rest"], guarded))
         if opcode not in ("BRA", "EXIT", "RET", "BRX"):
             continue
         number = len(blocks) - 1
-        target = _TARGET.search(found["rest"])
+        target = _TARGET.search(match["rest"])
         if opcode == "BRA" and target is not None:
             jumps.append((number, target[1]))
         blocks.append(Block())
@@ -172,17 +172,18 @@ def blocks_of(sass: str) -> list[Block]:
     return blocks
 
 
-def _heaviest_way(blocks: Sequence[Block], first: int, last: int) -> list[Instruction]:
-    """From one block to another, or to an exit: most products, or else most bytes, then fewest instructions.
+def _heaviest_path(blocks: Sequence[Block], first: int, last: int) -> list[Instruction]:
+    """Return the path between two blocks, or to an exit, with the most matmul operations.
 
-    Within a loop that goes on over tiles, that leaves out what follows the last step of a tile, with its stores.
+    Without matmuls, the path with the most bytes counts, then the one with the fewest instructions. In a loop
+    over tiles, this leaves out the stores after the last step of a tile.
     """
     multiplies = any(i.opcode in MATRIX for block in blocks[first : last + 1] for i in block.code)
     best: dict[int, tuple[float, int, int, int | None]] = {}
     for number in range(last, first - 1, -1):
         block = blocks[number]
         inside = [n for n in block.following if n <= last]
-        # A way that leaves the loop is none of its ways.
+        # A path that leaves the loop does not count.
         ends = number == last or (not block.following and last == len(blocks) - 1)
         onward = max(
             ((*best[n][:3], n) for n in inside if n in best), default=(0.0, 0, 0, None) if ends else None
@@ -195,12 +196,12 @@ def _heaviest_way(blocks: Sequence[Block], first: int, last: int) -> list[Instru
             onward[2] - len(block.code),
             onward[3],
         )
-    way: list[Instruction] = []
-    at: int | None = first if first in best else None
-    while at is not None:
-        way += blocks[at].code
-        at = best[at][3]
-    return way
+    path: list[Instruction] = []
+    block_number: int | None = first if first in best else None
+    while block_number is not None:
+        path += blocks[block_number].code
+        block_number = best[block_number][3]
+    return path
 
 
 def _moved(code: Sequence[Instruction]) -> int:
@@ -212,7 +213,7 @@ def _matrix_operations(code: Sequence[Instruction]) -> float:
 
 
 def matrix_operations(instruction: Instruction) -> float:
-    """Operations of a matrix instruction for each warp that takes part; 1 where SASS does not tell the shape.
+    """Return the operations of a matrix instruction per participating warp; 1 if SASS does not show the shape.
 
     Example:
         >>> matrix_operations(Instruction("HMMA", ("16816", "F32", "BF16"), "", False))
@@ -224,9 +225,9 @@ def matrix_operations(instruction: Instruction) -> float:
         if modifier in _WARP_SHAPES and "GMMA" not in instruction.opcode:
             m, n, k = _WARP_SHAPES[modifier]
             return 2.0 * m * n * k
-        found = _WARPGROUP_SHAPE.match(modifier)
-        if found:
-            return 2.0 * int(found[1]) * int(found[2]) * int(found[3]) / 4
+        shape = _WARPGROUP_SHAPE.match(modifier)
+        if shape:
+            return 2.0 * int(shape[1]) * int(shape[2]) * int(shape[3]) / 4
     return 1.0
 
 
@@ -321,21 +322,21 @@ def tensor_memory_operations(ptx: str) -> float:
     17, and rows in sixteenths from bit 24 (PTX ISA, "Instruction descriptor").
     """
     constants = {register: int(value, 0) for register, value in _CONSTANT.findall(ptx)}
-    found = []
+    counts = []
     for group, kind, operands in _TENSOR_MEMORY_PRODUCT.findall(ptx):
         named = [constants[register] for register in re.findall(r"%r\d+", operands) if register in constants]
         described = next((value for value in reversed(named) if value >> 24), None)
         if described is not None:
             rows, columns = (described >> 24 & 0x1F) * 16, (described >> 17 & 0x3F) * 8
-            found.append(2.0 * rows * columns * _DEPTH.get(kind, 16) / int(group))
-    return sum(found) / len(found) if found else 0.0
+            counts.append(2.0 * rows * columns * _DEPTH.get(kind, 16) / int(group))
+    return sum(counts) / len(counts) if counts else 0.0
 
 
-def with_tensor_memory(found: Schedule, operations: float, threads: int) -> Schedule:
+def with_tensor_memory(schedule: Schedule, operations: float, threads: int) -> Schedule:
     """Add the operations of matrix instructions that one warp issues for all threads of a block.
 
     `operations` is the number per instruction (`tensor_memory_operations`).
     """
-    if operations and found.matrix.startswith("UTC"):
-        found.matrix_operations *= operations * WARP_SIZE / threads
-    return found
+    if operations and schedule.matrix.startswith("UTC"):
+        schedule.matrix_operations *= operations * WARP_SIZE / threads
+    return schedule

@@ -29,22 +29,28 @@ LONG = ("digamma", "igamma", "lgamma", "special.airy_ai", "special.bessel_y0", "
 
 def functions() -> list[Any]:
     """Return the functions that `special_functions` launches and `pointwise.FUNCTIONS` does not name."""
-    others = (
+    representation_functions = (
         representation.logit,
         representation.logit_within,
         representation.logit_backward,
         representation.logit_backward_within,
         representation.nextafter,
     )
-    return [*special.FUNCTIONS.values(), gamma.trigamma, gamma.polygamma, representation.nan_to_num, *others]
+    return [
+        *special.FUNCTIONS.values(),
+        gamma.trigamma,
+        gamma.polygamma,
+        representation.nan_to_num,
+        *representation_functions,
+    ]
 
 
 def named(name: str) -> Callable[..., Any]:
     """Return a function of triten or of one of its namespaces."""
-    found: Any = tt
+    value: Any = tt
     for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+        value = getattr(value, part)
+    return value  # type: ignore[no-any-return]
 
 
 def special_functions(capability: int) -> Iterator[Sample]:
@@ -63,9 +69,9 @@ def special_functions(capability: int) -> Iterator[Sample]:
     yield Sample("logit backward float32", lambda: gradients(tt.logit, x), dense)
     wide = empty(n, dtype="float64")
     for name in LONG:
-        given = (wide, wide) if name in BINARY else (wide,)
-        yield Sample(f"{name} float64", partial(named(name), *given), dense)
+        args = (wide, wide) if name in BINARY else (wide,)
+        yield Sample(f"{name} float64", partial(named(name), *args), dense)
     narrow = empty(n, dtype="bfloat16")
     for name in ("lgamma", "nextafter"):
-        given = (narrow, narrow) if name in BINARY else (narrow,)
-        yield Sample(f"{name} bfloat16", partial(named(name), *given), dense)
+        args = (narrow, narrow) if name in BINARY else (narrow,)
+        yield Sample(f"{name} bfloat16", partial(named(name), *args), dense)

@@ -54,7 +54,7 @@ def inspect(request: Request) -> tuple[dict[str, Any], bytes]:
             # A descriptor is a map, and a size and a stride for each dimension.
             count = 1 if described is None else 1 + 2 * len(described.block)
             pointers += [name if type_.startswith("*") else None] * count
-    found = {
+    properties = {
         "registers": used["REG"],
         "local": used.get("STACK", 0) + used.get("LOCAL", 0),
         "shared": binary.shared,
@@ -66,15 +66,15 @@ def inspect(request: Request) -> tuple[dict[str, Any], bytes]:
         "layout": layout_faults(ptx, binary.parameter_types),
         "cubin_bytes": len(binary.cubin),
     }
-    return found, binary.cubin
+    return properties, binary.cubin
 
 
 def answer(line: str) -> dict[str, Any]:
     """Return the findings of `inspect`, and the elapsed time."""
     started = time.perf_counter()
-    found, cubin = inspect(Request(**json.loads(line)))
-    found["seconds"] = round(time.perf_counter() - started, 2)
-    return {"found": found, "cubin": base64.b64encode(cubin).decode()}
+    properties, cubin = inspect(Request(**json.loads(line)))
+    properties["seconds"] = round(time.perf_counter() - started, 2)
+    return {"found": properties, "cubin": base64.b64encode(cubin).decode()}
 
 
 def main(samples: str) -> None:

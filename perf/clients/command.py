@@ -58,11 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     require_positive(arguments, "seconds")
     if not (arguments.packages / "packages").is_dir():
         raise RefusalError(f"--packages {arguments.packages}: there is no packages/; `make clients` makes it")
-    wanted = expression(arguments.only, "--only")
+    pattern = expression(arguments.only, "--only")
     clients = [
         each
         for each in CLIENTS
-        if wanted.search(f"{each.package} {each.script}") and (each.quick or not arguments.quick)
+        if pattern.search(f"{each.package} {each.script}") and (each.quick or not arguments.quick)
     ]
     if not clients:
         raise RefusalError(f"--only {arguments.only!r}: no client matches")

@@ -101,12 +101,12 @@ def cost(fn: Callable[..., object], /, *args: Any, **kwargs: Any) -> Cost:
     """
     rows: dict[str, OperatorCost] = {}
 
-    def count(seen: Seen) -> None:
-        row = rows.setdefault(seen.func.name(), OperatorCost(seen.func.name()))
+    def count(call: Seen) -> None:
+        row = rows.setdefault(call.func.name(), OperatorCost(call.func.name()))
         row.calls += 1
-        row.bytes_read += seen.work.bytes_read
-        row.bytes_written += seen.work.bytes_written
-        row.flops += seen.work.flops
+        row.bytes_read += call.work.bytes_read
+        row.bytes_written += call.work.bytes_written
+        row.flops += call.work.flops
 
     fn, args, kwargs = MetaCopies().of((fn, args, kwargs))
     with Watching("cost", count):

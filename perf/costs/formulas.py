@@ -356,10 +356,10 @@ def operations(call: Call) -> int:
 
 
 def _tensors(values: Any) -> list[Tensor]:
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, tuple | list):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors

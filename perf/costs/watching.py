@@ -134,17 +134,17 @@ class MetaCopies:
         return copy.deepcopy(value, self._memo)
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
-        found: Tensor | None = self._memo.get(id(tensor))
-        if found is None:
+        copy: Tensor | None = self._memo.get(id(tensor))
+        if copy is None:
             made = without_bytes(tensor)
             self._share(tensor, made)
             if isinstance(tensor, Parameter):
                 made = Parameter(made, tensor.requires_grad)
             elif tensor.requires_grad:
                 made.requires_grad_()
-            found = self._memo[id(tensor)] = made
+            copy = self._memo[id(tensor)] = made
             self._originals.append(tensor)
-        return found
+        return copy
 
     def _share(self, tensor: Tensor, made: Tensor) -> None:
         root = root_of(tensor._data)
@@ -231,7 +231,7 @@ def _picked_bytes(
 
 
 def bytes_written(func: OpOverload, arguments: Mapping[str, Any], results: Sequence[Tensor]) -> int:
-    """Bytes that a call writes: each of its results, or of the operands that it writes to, once."""
+    """Return the bytes that a call writes: each result and each mutated operand once."""
     written: dict[int, int] = {}
     for argument in func._schema.arguments:
         if argument.is_write and UNTOUCHED.get(func._opname) != argument.name:
@@ -244,6 +244,6 @@ def bytes_written(func: OpOverload, arguments: Mapping[str, Any], results: Seque
                 )
     returned = [r for r in func._schema.returns if r.alias_info is None]
     if returned:
-        kept = results if len(returned) == len(func._schema.returns) else results[-len(returned) :]
-        written |= {id(tensor): distinct_bytes(tensor) for tensor in kept}
+        allocated = results if len(returned) == len(func._schema.returns) else results[-len(returned) :]
+        written |= {id(tensor): distinct_bytes(tensor) for tensor in allocated}
     return sum(written.values())

@@ -67,8 +67,8 @@ class Decision:
     @property
     def counts(self) -> dict[str, int]:
         """Number of rows of each kind."""
-        found = Counter(row.kind for row in self.rows) + Counter({BROKEN: len(self.broken)})
-        return {kind: found[kind] for kind in KINDS if found[kind]}
+        counter = Counter(row.kind for row in self.rows) + Counter({BROKEN: len(self.broken)})
+        return {kind: counter[kind] for kind in KINDS if counter[kind]}
 
     @property
     def mean(self) -> float | None:

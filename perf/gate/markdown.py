@@ -29,14 +29,14 @@ def format_decision(decision: Decision) -> str:
         rows = [[escaped(key), escaped(note)] for key, note in list(decision.broken.items())[:MAX_ROWS]]
         parts.append("**Broken**\n\n" + table(["benchmark", "note"], rows, 2))
     for kind in (SLOWER, QUICKER):
-        found = [row for row in decision.rows if row.kind == kind]
-        if found:
-            ordered = found if kind == SLOWER else found[::-1]
+        rows_of_kind = [row for row in decision.rows if row.kind == kind]
+        if rows_of_kind:
+            ordered = rows_of_kind if kind == SLOWER else rows_of_kind[::-1]
             parts.append(f"**{kind.capitalize()}**\n\n" + _table(ordered))
     for kind in (INCONCLUSIVE, UNCHANGED):
-        found = [row for row in decision.rows if row.kind == kind]
-        if found:
-            parts.append(_folded(f"{len(found)} {kind}", _table(found)))
+        rows_of_kind = [row for row in decision.rows if row.kind == kind]
+        if rows_of_kind:
+            parts.append(_folded(f"{len(rows_of_kind)} {kind}", _table(rows_of_kind)))
     for side, keys in (("baseline", decision.only_base), ("new result", decision.only_new)):
         if keys:
             parts.append(_folded(f"{len(keys)} only in the {side}", _names(keys)))

@@ -118,12 +118,12 @@ def merge_base(branch: str) -> str:
             f"{branch!r} is neither a branch or commit of {ROOT} nor a result file; a shallow clone has no other "
             "branch (fetch-depth: 0 of actions/checkout)"
         )
-    found = _git("merge-base", known.stdout.strip(), "HEAD")
-    if found.returncode:
+    result = _git("merge-base", known.stdout.strip(), "HEAD")
+    if result.returncode:
         raise RefusalError(
             f"HEAD and {branch!r} have no common commit in this clone: fetch its whole history"
         )
-    return found.stdout.strip()
+    return result.stdout.strip()
 
 
 def _measured_like(base: Result, arguments: argparse.Namespace) -> Result:

@@ -307,7 +307,7 @@ class Bench:
         return "\n".join(lines)
 
 
-def numbered(row: Row, others: Iterable[Row]) -> str:
+def numbered(row: Row, earlier: Iterable[Row]) -> str:
     """Return a row's name, with a number appended if another row of its group has the same name.
 
     Example:
@@ -315,7 +315,7 @@ def numbered(row: Row, others: Iterable[Row]) -> str:
         >>> numbered(row, [row])
         'layer_norm 16x16 float32 (2)'
     """
-    names = {other.name for other in others if other.group == row.group}
+    names = {other.name for other in earlier if other.group == row.group}
     name, number = row.name, 1
     while name in names:
         number += 1
@@ -325,10 +325,10 @@ def numbered(row: Row, others: Iterable[Row]) -> str:
 
 def reaches(path: str) -> bool:
     """Return True if a public name of triten exists."""
-    found: Any = tt
+    value: Any = tt
     for name in path.split("."):
-        found = getattr(found, name, None)
-    return found is not None
+        value = getattr(value, name, None)
+    return value is not None
 
 
 def runner(code: Any, library: ModuleType, sets: Iterable[dict[str, Pair]], which: int) -> Work:

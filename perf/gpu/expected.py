@@ -63,8 +63,8 @@ class ExpectedRow:
         return self.in_flight < self.needed
 
     def __str__(self) -> str:
-        what = f"{self.share:>5.0%} of {self.limit:<10} {self.term:<24}"
-        line = f"{self.name:<44}{self.microseconds:>10.1f} us {what}{self.waves:>8.2f}"
+        share = f"{self.share:>5.0%} of {self.limit:<10} {self.term:<24}"
+        line = f"{self.name:<44}{self.microseconds:>10.1f} us {share}{self.waves:>8.2f}"
         flight = f"{self.in_flight / 1000:.1f} / {self.needed / 1000:.1f} kB" if self.needed else ""
         line += f"{flight:>18}  {', '.join(self.kernels)}"
         beside = (
@@ -75,10 +75,10 @@ class ExpectedRow:
         return line + beside
 
 
-def recorded(capability: int, wanted: str) -> dict[str, Any]:
+def recorded(capability: int, pattern: str) -> dict[str, Any]:
     """Return the launches of the rows. Raise RuntimeError with the error output of the process that ran them."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", f"{__package__}.row_launches", str(capability), wanted],
+        [sys.executable, "-P", "-m", f"{__package__}.row_launches", str(capability), pattern],
         env=compiling_environment(),
         capture_output=True,
         text=True,
@@ -89,7 +89,7 @@ def recorded(capability: int, wanted: str) -> dict[str, Any]:
 
 
 def expected_row(
-    place: Multiprocessor, workload: Workload, launches: Sequence[Mapping[str, Any]]
+    multiprocessor: Multiprocessor, workload: Workload, launches: Sequence[Mapping[str, Any]]
 ) -> ExpectedRow:
     """Predict a row's time: the time of its main launch, plus one pass of each other launch.
 
@@ -100,45 +100,49 @@ def expected_row(
     main = max(
         launches, key=lambda one: (bool(workload.flops) and one["reuses"], one["programs"] * one["warps"])
     )
-    found = main_launch(place, workload, main, nbytes, is_alone=len(launches) == 1)
-    seconds = found.seconds + sum(
-        launch(place, code_of(o), o["programs"]).seconds for o in launches if o is not main
+    estimate = main_launch(multiprocessor, workload, main, nbytes, is_alone=len(launches) == 1)
+    seconds = estimate.seconds + sum(
+        launch(multiprocessor, code_of(o), o["programs"]).seconds for o in launches if o is not main
     )
-    sheet = place.sheet
+    sheet = multiprocessor.sheet
     if main["reuses"]:
-        share = workload.flops / seconds / sheet.peaks[found.limit]
+        share = workload.flops / seconds / sheet.peaks[estimate.limit]
     else:
         share = nbytes / seconds / sheet.bytes_per_second
-    kernels = [one["request"]["kernel"].rpartition(":")[2] for one in launches]
+    kernels = [entry["request"]["kernel"].rpartition(":")[2] for entry in launches]
     return ExpectedRow(
-        workload.group, workload.name, round(1e6 * seconds, 2), round(share, 3), found.limit, found.term,
-        round(found.waves, 2), found.resident, kernels, *beside_published(workload, share), found.in_flight,
-        found.needed,
+        workload.group, workload.name, round(1e6 * seconds, 2), round(share, 3), estimate.limit, estimate.term,
+        round(estimate.waves, 2), estimate.resident, kernels, *beside_published(workload, share), estimate.in_flight,
+        estimate.needed,
     )  # fmt: skip
 
 
 def beside_published(workload: Workload, share: float) -> tuple[list[str], float | None]:
     """Return published results, and the share of the peak relative to the best of them."""
     best = best_of(workload.group, workload.name)
-    told = [str(one) for one in PUBLISHED.get((workload.group, workload.name), ())]
-    return told, None if best is None else round(share / best.share, 3)
+    texts = [str(result) for result in PUBLISHED.get((workload.group, workload.name), ())]
+    return texts, None if best is None else round(share / best.share, 3)
 
 
 def main_launch(
-    place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float, is_alone: bool
+    multiprocessor: Multiprocessor,
+    workload: Workload,
+    entry: Mapping[str, Any],
+    nbytes: float,
+    is_alone: bool,
 ) -> Estimate:
     """Estimate the main launch of a row."""
-    code, programs, operations, epilogue = code_of(one), one["programs"], float(workload.flops), 0.0
-    if not is_alone and not code.schedule.is_loop and not one["reuses"]:
+    code, programs, operations, epilogue = code_of(entry), entry["programs"], float(workload.flops), 0.0
+    if not is_alone and not code.schedule.is_loop and not entry["reuses"]:
         nbytes = min(nbytes, programs * code.block_bytes)  # the rest is what the other launches move
-    name = one["request"]["kernel"].rpartition(":")[2]
-    if one["reuses"] and workload.flops:
-        rows, columns = one["tile"][:2]
-        epilogue = 2.0 * rows * (columns if len(one["tile"]) == 3 else one["tile"][3])
+    name = entry["request"]["kernel"].rpartition(":")[2]
+    if entry["reuses"] and workload.flops:
+        rows, columns = entry["tile"][:2]
+        epilogue = 2.0 * rows * (columns if len(entry["tile"]) == 3 else entry["tile"][3])
         if name in PERSISTENT:
             m, n = sides_of(workload)
             programs = math.ceil(m / rows) * math.ceil(n / columns)
-    return launch(place, code, programs, nbytes, operations, epilogue)
+    return launch(multiprocessor, code, programs, nbytes, operations, epilogue)
 
 
 def sides_of(workload: Workload) -> tuple[int, int]:
@@ -153,24 +157,28 @@ def sides_of(workload: Workload) -> tuple[int, int]:
 
 
 def expected_rows(
-    capability: int, wanted: str = "", workers: int = 2, cache: Path | None = None
+    capability: int, pattern: str = "", workers: int = 2, cache: Path | None = None
 ) -> list[ExpectedRow]:
     """Predict every row that matches a pattern, in the order of the benchmark."""
-    place, report = MULTIPROCESSORS[capability], recorded(capability, wanted)
-    every = [one for _, _, launches in report["rows"] for one in launches]
-    requests = {one["request"]["key"]: Request(**one["request"]) for one in every if "fault" not in one}
+    multiprocessor, report = MULTIPROCESSORS[capability], recorded(capability, pattern)
+    every = [entry for _, _, launches in report["rows"] for entry in launches]
+    requests = {
+        entry["request"]["key"]: Request(**entry["request"]) for entry in every if "fault" not in entry
+    }
     results = compile_all(
         requests.values(), SAMPLES, Cache(default_cache() if cache is None else cache), workers
     )
     workloads = {(each.group, each.name): each for each in all_workloads()}
     rows = []
     for group, name, launches in report["rows"]:
-        known = [one | {"found": results[one["request"]["key"]]} for one in launches if "fault" not in one]
-        for one in known:
-            if "error" in one["found"]:
-                raise RuntimeError(f"{name}: {one['found']['error']}")
+        known = [
+            entry | {"found": results[entry["request"]["key"]]} for entry in launches if "fault" not in entry
+        ]
+        for entry in known:
+            if "error" in entry["found"]:
+                raise RuntimeError(f"{name}: {entry['found']['error']}")
         if known:
-            rows.append(expected_row(place, workloads[group, name], known))
+            rows.append(expected_row(multiprocessor, workloads[group, name], known))
     return rows
 
 
@@ -190,8 +198,10 @@ def kept_rows(capability: int) -> dict[tuple[str, str], ExpectedRow]:
 
 def rows_for(capability: int, device: str) -> dict[tuple[str, str], ExpectedRow]:
     """Return the stored table of a device; empty for another device of the same capability, such as an H200."""
-    place = MULTIPROCESSORS.get(capability)
-    return kept_rows(capability) if place is not None and place.target.device in device else {}
+    multiprocessor = MULTIPROCESSORS.get(capability)
+    return (
+        kept_rows(capability) if multiprocessor is not None and multiprocessor.target.device in device else {}
+    )
 
 
 def write_rows(capability: int, rows: Iterable[ExpectedRow]) -> Path:

@@ -81,14 +81,14 @@ class Intercepted:
 
 
 def breakdown(a: Any, b: Any, rounds: int, slice_seconds: float) -> dict[str, float]:
-    """Microseconds of `a + b` by what they are spent on: plan (with all that is not below), allocation, launch.
+    """Return the microseconds of `a + b` in plan, allocation and launch; the plan includes all other code.
 
     The launch is what the call saves when launches do nothing; the allocation is measured by itself. Empty if the
     call's launch cannot be intercepted.
     """
-    with Intercepted(run=True) as seen:
+    with Intercepted(run=True) as intercepted:
         a + b
-    if not seen.calls:
+    if not intercepted.calls:
         return {}
     whole = cost("a + b", {"a": a, "b": b}, rounds, slice_seconds)
     with Intercepted(run=False):

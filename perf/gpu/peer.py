@@ -33,11 +33,11 @@ class Pair(NamedTuple):
 class Peer:
     """PyTorch beside triten, or triten alone where PyTorch is not installed or not wanted."""
 
-    def __init__(self, wanted: bool, rehearsal: bool) -> None:
+    def __init__(self, enabled: bool, rehearsal: bool) -> None:
         self.rehearsal = rehearsal
         self.library: ModuleType | None = None
         self.note = ""
-        if not wanted:
+        if not enabled:
             self.note = "PyTorch was not wanted"
         elif importlib.util.find_spec("torch") is None:
             self.note = "PyTorch is not installed"

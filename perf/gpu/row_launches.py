@@ -30,39 +30,43 @@ def launches_of(workload: Workload, driver: RecordingDriver, version: list[str])
     """Return the launches of the row's second run, when all plans exist."""
     functional = tt.nn.functional
     tt.set_float32_matmul_precision("high" if workload.tf32 else "highest")
-    names = {"lib": tt, "F": functional} | {name: tensor(one) for name, one in workload.operands.items()}
+    names = {"lib": tt, "F": functional} | {
+        name: tensor(operand) for name, operand in workload.operands.items()
+    }
     code = compile(workload.statement, f"<{workload.name}>", "eval")
     for _ in range(2):
         driver.launched.clear()
         driver.grids.clear()
         eval(code, dict(names))
-    found = []
+    entries = []
     for noted, grid in zip(driver.launched, driver.grids, strict=True):
         request = request_for(noted, driver.target, version)
         declaration = DECLARATIONS[request.kernel]
-        seen = seen_through_declaration(
+        covered = seen_through_declaration(
             declaration, driver.target, request.signature, noted["constants"], request.options
         )
         tile = [noted["constants"][name] for name in declaration.tile]
-        entry = Entry(request, workload.name, False, seen)
-        found.append(describe(entry, driver.target) | {"programs": grid[0] * grid[1] * grid[2], "tile": tile})
-    return found
+        entry = Entry(request, workload.name, False, covered)
+        entries.append(
+            describe(entry, driver.target) | {"programs": grid[0] * grid[1] * grid[2], "tile": tile}
+        )
+    return entries
 
 
-def rows(capability: int, wanted: str) -> Iterator[tuple[Workload, list[dict[str, Any]]]]:
+def rows(capability: int, pattern: str) -> Iterator[tuple[Workload, list[dict[str, Any]]]]:
     """Yield each row whose ``group: name`` matches, with its launches."""
     driver = cuda._driver = RecordingDriver(KNOWN[capability])
     version = versions()
     for workload in all_workloads():
-        if re.search(wanted, f"{workload.group}: {workload.name}"):
+        if re.search(pattern, f"{workload.group}: {workload.name}"):
             yield workload, launches_of(workload, driver, version)
 
 
-def main(capability: int, wanted: str) -> None:
+def main(capability: int, pattern: str) -> None:
     """Print the launches of the rows, by the rows' groups and names, as JSON."""
     os.environ["TRITEN_TUNING_STORE"] = "0"  # what was measured on some machine is nothing that ships
-    found = [[workload.group, workload.name, launches] for workload, launches in rows(capability, wanted)]
-    json.dump({"triton": versions()[0], "rows": found}, sys.stdout)
+    entries = [[workload.group, workload.name, launches] for workload, launches in rows(capability, pattern)]
+    json.dump({"triton": versions()[0], "rows": entries}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class GroupMean(NamedTuple):
 
 def group_means(rows: Sequence[Row]) -> list[GroupMean]:
     """Return the geometric means of groups, over the rows that were timed against PyTorch."""
-    found: list[GroupMean] = []
+    means: list[GroupMean] = []
     for name, groups, target in MEANS:
         speeds = {
             row.name: speed for row in rows if row.group in groups and not row.note and (speed := row.speed())
@@ -135,10 +135,10 @@ def group_means(rows: Sequence[Row]) -> list[GroupMean]:
             mean = geometric_mean(list(speeds.values()))
             slowest = min(speeds, key=lambda row: speeds[row])
             worst = f"{speeds[slowest]:.2f} {slowest}"
-            found.append(
+            means.append(
                 GroupMean(name, len(speeds), mean, worst, target.least, target.aim, target.verdict(mean))
             )
-    return found
+    return means
 
 
 def format_rows(rows: Sequence[Row]) -> str:

@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tune, write, print."""
-    wanted = expression(arguments.rows)
+    """Tune, write the table, and print the reports."""
+    pattern = expression(arguments.rows)
     require_writable(arguments.output)
     try:
         read_table(arguments.output)
@@ -58,10 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     if missing:
         print(f"tune: {missing}: nothing was measured, no table was written", file=sys.stderr)
         return NO_DEVICE
-    found: dict[tuple[str, str, str], Entry] = {}
-    for label, call, given in calls(wanted):
+    entries: dict[tuple[str, str, str], Entry] = {}
+    for label, call, args in calls(pattern):
         try:
-            report = tt.triton_kernels.autotune(call, *given)
+            report = tt.triton_kernels.autotune(call, *args)
         except (NotImplementedError, tt.cuda.OutOfMemoryError) as error:
             print(f"{label}: left out: {error}", file=sys.stderr)
             continue
@@ -70,12 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
             entry = finding.entry
             if entry is not None:
                 # Classes share an answer: that of the workload which stands first, since those matter most.
-                found.setdefault((entry.kernel, entry.dtype, entry.shape), entry)
+                entries.setdefault((entry.kernel, entry.dtype, entry.shape), entry)
         tt.cuda.empty_cache()
     properties = tt.cuda.get_device_properties()
     capability = properties.capability
-    write_table(arguments.output, capability, properties.name, list(found.values()))
-    print(f"{len(found)} entries measured on {properties.name} written to {arguments.output}")
+    write_table(arguments.output, capability, properties.name, list(entries.values()))
+    print(f"{len(entries)} entries measured on {properties.name} written to {arguments.output}")
     return 0
 
 
@@ -98,27 +98,27 @@ def write_table(path: Path, capability: int, device: str, measured: list[Entry])
     path.write_text(table_text(capability, origin, known.values()), encoding="utf-8")
 
 
-def calls(wanted: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
+def calls(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
     """Yield the tuning calls: a label, a function, and its arguments."""
     for family in (products, convolutions, rows_of_networks, attention):
         for workload in family(1):
             label = f"{workload.group}: {workload.name}"
-            if wanted.search(label) and reaches(workload.needs):
+            if pattern.search(label) and reaches(workload.needs):
                 yield label, *as_call(workload)
     for dtype in ("float32", "bfloat16"):
         for sizes in OPTIMIZER_SIZES:
             label = f"optimizers: {len(sizes)} tensors of up to {max(sizes)} {dtype}"
-            if wanted.search(label):
-                for call, given in optimizer_calls(sizes, dtype):
-                    yield label, call, given
+            if pattern.search(label):
+                for call, args in optimizer_calls(sizes, dtype):
+                    yield label, call, args
 
 
 def reaches(path: str) -> bool:
     """Return True if a public name of triten exists."""
-    found: Any = tt
+    value: Any = tt
     for name in path.split(".") if path else ():
-        found = getattr(found, name, None)
-    return found is not None
+        value = getattr(value, name, None)
+    return value is not None
 
 
 def as_call(workload: Workload) -> tuple[Callable[..., object], tuple[Any, ...]]:

@@ -71,12 +71,12 @@ def product(group: str, m: int, n: int, k: int, dtype: str, *, tf32: bool = Fals
 def scaled_product(m: int, n: int, k: int) -> Workload:
     """Return the workload a @ b.t() of 8-bit floats with a scale for each operand."""
     element = "float8_e4m3fn"
-    one = Operand((1,), "float32")
+    scale = Operand((1,), "float32")
     return Workload(
         "matmul, 8 bits",
         f"_scaled_mm {m}x{n}x{k}",
         "lib._scaled_mm(a, b.t(), s, t, out_dtype=lib.bfloat16, use_fast_accum=True)",
-        {"a": Operand((m, k), element), "b": Operand((n, k), element), "s": one, "t": one},
+        {"a": Operand((m, k), element), "b": Operand((n, k), element), "s": scale, "t": scale},
         flops=2 * m * n * k,
         needs="_scaled_mm",
     )

@@ -222,23 +222,23 @@ def _significant(
         edges = [0, *splits, len(values)]
         steps = [
             _tested(
-                values[edges[place] : edges[place + 1]], values[edges[place + 1] : edges[place + 2]], tests
+                values[edges[index] : edges[index + 1]], values[edges[index + 1] : edges[index + 2]], tests
             )
-            for place in range(len(splits))
+            for index in range(len(splits))
         ]
         failing = [
-            place
-            for place, step in enumerate(steps)
+            index
+            for index, step in enumerate(steps)
             if step.p_value > significance or abs(math.expm1(step.shift)) < least_shift
         ]
         if not failing:
             return [
                 ChangePoint(
                     split,
-                    *_plausible(values, edges[place], edges[place + 2], split, allowed),
+                    *_plausible(values, edges[index], edges[index + 2], split, allowed),
                     math.exp(step.shift), step.p_value, step.noise,
                 )
-                for place, (split, step) in enumerate(zip(splits, steps, strict=True))
+                for index, (split, step) in enumerate(zip(splits, steps, strict=True))
             ]  # fmt: skip
         del splits[max(failing, key=lambda place: (steps[place].p_value, -abs(steps[place].shift)))]
     return []
@@ -249,10 +249,10 @@ def _tested(left: Array, right: Array, tests: int) -> _Step:
     from scipy.special import stdtr
 
     sides = [_trimmed(left), _trimmed(right)]
-    freedom = sum(kept - 1 for _, _, kept in sides)
+    freedom = sum(count - 1 for _, _, count in sides)
     squares = sum(square for _, square, _ in sides)
     noise = max(math.sqrt(squares / freedom), MIN_NOISE)
-    error = noise * math.sqrt(sum(1 / kept for _, _, kept in sides))
+    error = noise * math.sqrt(sum(1 / count for _, _, count in sides))
     shift = sides[1][0] - sides[0][0]
     p_value = 2 * float(stdtr(freedom, -abs(shift) / error))
     return _Step(shift, min(1.0, p_value * tests), noise)
@@ -263,9 +263,9 @@ def _trimmed(values: Array) -> tuple[float, float, int]:
     ordered = np.sort(values)
     # At least one at each end, unless too few would be left.
     cut = max(int(TRIMMED_SHARE * len(ordered)), 1) if len(ordered) >= 5 else 0
-    kept = ordered[cut : len(ordered) - cut]
-    drawn_in = np.clip(ordered, kept[0], kept[-1])
-    return float(kept.mean()), float(((drawn_in - drawn_in.mean()) ** 2).sum()), len(kept)
+    central = ordered[cut : len(ordered) - cut]
+    drawn_in = np.clip(ordered, central[0], central[-1])
+    return float(central.mean()), float(((drawn_in - drawn_in.mean()) ** 2).sum()), len(central)
 
 
 def _plausible(values: Array, start: int, stop: int, split: int, allowed: Sequence[int]) -> tuple[int, int]:

@@ -56,7 +56,7 @@ def find_changes(
     series: Sequence[Series], *, significance: float = SIGNIFICANCE, least_shift: float = MIN_SHIFT
 ) -> list[Change]:
     """Return the change points of all series, the largest first. The significance holds for all together."""
-    found = []
+    changes = []
     for each in series:
         shifts = find_change_points(
             each.values, each.commits, series=len(series), significance=significance, least_shift=least_shift
@@ -65,19 +65,19 @@ def find_changes(
         for start, shift in zip(starts, shifts, strict=False):
             before = sorted(each.values[start : shift.index])
             good, bad = each.points[shift.first - 1].run, each.points[shift.last].run
-            found.append(
+            changes.append(
                 Change(
                     each.key, shift, before[len(before) // 2], good, bad,
                     changed_versions(good.versions, bad.versions), len(each.points),
                 )
             )  # fmt: skip
-    return sorted(found, key=lambda change: -max(change.shift.ratio, 1 / change.shift.ratio))
+    return sorted(changes, key=lambda change: -max(change.shift.ratio, 1 / change.shift.ratio))
 
 
-def format_changes(found: Sequence[Change], series: Sequence[Series], significance: float) -> str:
+def format_changes(changes: Sequence[Change], series: Sequence[Series], significance: float) -> str:
     """Format the changes as text: a line each, then the number of tested series."""
     lines = []
-    for each in found:
+    for each in changes:
         kind = "slower" if each.shift.ratio > 1 else "faster"
         lines.append(
             f"{each.key.row!s:<72} {each.shift.ratio:>6.3f}  {kind} (noise {each.shift.noise:.1%}, "
@@ -88,8 +88,8 @@ def format_changes(found: Sequence[Change], series: Sequence[Series], significan
             lines.append(f"    versions differ too: {', '.join(each.versions)}")
     tested = sum(len(each.points) >= 6 for each in series)
     lines.append(
-        f"{len(found)} change points in {tested} series of at least 6 runs; without a change, none is reported with a "
-        f"probability of {1 - significance:.0%}"
+        f"{len(changes)} change points in {tested} series of at least 6 runs; without a change, none is reported with "
+        f"a probability of {1 - significance:.0%}"
     )
     return "\n".join(lines)
 

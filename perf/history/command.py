@@ -100,7 +100,7 @@ def _list(arguments: argparse.Namespace) -> int:
     with History(arguments.history) as history:
         runs = history.runs(every_state=arguments.every_state)
     if arguments.output == "json":
-        found = [
+        descriptions = [
             {
                 "digest": run.digest, "started": run.started, "commit": run.commit, "commit_time": run.commit_time,
                 "dirty": run.dirty, "complete": run.complete, "rehearsal": run.rehearsal, "machine": run.machine,
@@ -108,7 +108,7 @@ def _list(arguments: argparse.Namespace) -> int:
             }
             for run in runs
         ]  # fmt: skip
-        print(json.dumps(found, indent=1))
+        print(json.dumps(descriptions, indent=1))
         return 0
     for run in runs:
         state = ["" if run.complete else "incomplete", "rehearsal" if run.rehearsal else ""]
@@ -133,15 +133,15 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _export_table(history: History, target: Path) -> int:
-    found = history.timings()
+    table = history.timings()
     try:
         with target.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(found[0])
-            writer.writerows(found[1:])
+            writer.writerow(table[0])
+            writer.writerows(table[1:])
     except OSError as error:
         raise HistoryError(f"cannot write {target}: {error.strerror}") from None
-    print(f"{len(found) - 1} times in {target}")
+    print(f"{len(table) - 1} times in {target}")
     return 0
 
 
@@ -156,12 +156,12 @@ def _changes(arguments: argparse.Namespace) -> int:
             history, rows=expression(arguments.rows), machine=arguments.machine, relative_to=arguments.relative_to,
             commits=commits,
         )  # fmt: skip
-    found = find_changes(series, significance=arguments.significance, least_shift=arguments.least)
+    changes = find_changes(series, significance=arguments.significance, least_shift=arguments.least)
     if arguments.output == "json":
-        print(json.dumps({"series": len(series), "changes": [each.as_json() for each in found]}, indent=1))
+        print(json.dumps({"series": len(series), "changes": [each.as_json() for each in changes]}, indent=1))
     else:
-        print(format_changes(found, series, arguments.significance))
-    return 1 if arguments.fail and any(each.shift.ratio > 1 for each in found) else 0
+        print(format_changes(changes, series, arguments.significance))
+    return 1 if arguments.fail and any(each.shift.ratio > 1 for each in changes) else 0
 
 
 def _alias(arguments: argparse.Namespace) -> int:

@@ -15,10 +15,10 @@ from ..suite.results import Result
 def moment_of(text: str) -> datetime:
     """Return a moment of a result file; without a time zone, it is UTC. The year 1 stands for unreadable text."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def digest_of(result: Result) -> str:

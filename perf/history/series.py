@@ -66,15 +66,15 @@ def read_series(
         commits: Hashes to keep, in order, such as those of a branch. Default: all, by the commits' times.
     """
     runs = chosen_runs(history, machine=machine, commits=commits)
-    found: dict[SeriesKey, Series] = {}
+    series: dict[SeriesKey, Series] = {}
     for run in runs:
         for row in history.result(run).rows:
             value = _value(row, relative_to)
             if value is None or (rows is not None and not rows.search(row.title)):
                 continue
             key = SeriesKey(run.machine, row.threads, row.key)
-            found.setdefault(key, Series(key)).points.append(Point(run, value))
-    return list(found.values())
+            series.setdefault(key, Series(key)).points.append(Point(run, value))
+    return list(series.values())
 
 
 def chosen_runs(history: History, *, machine: str = "", commits: Sequence[str] | None = None) -> list[Run]:
@@ -86,9 +86,9 @@ def chosen_runs(history: History, *, machine: str = "", commits: Sequence[str] |
     ]
     if commits is None:
         return runs
-    order = {commit: place for place, commit in enumerate(commits)}
-    kept = [run for run in runs if run.commit in order]
-    return sorted(kept, key=lambda run: (order[run.commit or ""], run.moment, run.id))
+    order = {commit: index for index, commit in enumerate(commits)}
+    selected = [run for run in runs if run.commit in order]
+    return sorted(selected, key=lambda run: (order[run.commit or ""], run.moment, run.id))
 
 
 def last_comparable(
@@ -105,9 +105,9 @@ def last_comparable(
     for run in reversed(chosen_runs(history, commits=commits)):
         if run.commit == commit or run.machine != machine_name(new.machine):
             continue
-        found = history.result(run)
-        if all(found.settings.get(name) == new.settings.get(name) for name in SETTINGS):
-            yield run, found
+        result = history.result(run)
+        if all(result.settings.get(name) == new.settings.get(name) for name in SETTINGS):
+            yield run, result
 
 
 SETTINGS = ("device", "threads", "collector", "graph")

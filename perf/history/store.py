@@ -144,9 +144,9 @@ class History:
             run = self._insert("runs", RUN_COLUMNS, _run_values(result, digest))
             for position, row in enumerate(result.rows):
                 bar = row.bar or Bar(None, 0.0)
-                most = bar.most if row.bar else None
+                max_ratio = bar.most if row.bar else None
                 values = [
-                    run, position, self._benchmark(row.key), row.threads, row.bytes, row.flops, bar.peer, most,
+                    run, position, self._benchmark(row.key), row.threads, row.bytes, row.flops, bar.peer, max_ratio,
                     row.note,
                 ]  # fmt: skip
                 stored = self._insert("rows", ROW_COLUMNS, values)
@@ -167,7 +167,7 @@ class History:
             return self._heads(source, counts)
 
     def _heads(self, source: str, counts: Mapping[int, int]) -> list[Run]:
-        found = [
+        runs = [
             Run(
                 row["id"], row["digest"], row["started"], bool(row["complete"]), bool(row["rehearsal"]),
                 row["commit_hash"], row["commit_time"], bool(row["dirty"]), row["machine"], row["device"] or "",
@@ -175,7 +175,7 @@ class History:
             )
             for row in self._query(f"SELECT * FROM {source}")
         ]  # fmt: skip
-        return sorted(found, key=lambda run: (*run.moment, run.id))
+        return sorted(runs, key=lambda run: (*run.moment, run.id))
 
     def result(self, run: Run, *, renamed: bool = True) -> Result:
         """Return the stored result of a run.
@@ -190,19 +190,19 @@ class History:
     def _result(self, run: Run, renamed: bool) -> Result:
         head = self._query("SELECT * FROM runs WHERE id = ?", [run.id]).fetchone()
         times: dict[int, dict[str, list[float]]] = {}
-        for found in self._query(
+        for record in self._query(
             "SELECT times.* FROM times JOIN rows ON rows.id = times.row WHERE run = ? ORDER BY row, times.position",
             [run.id],
         ):
-            times.setdefault(found["row"], {})[found["library"]] = json.loads(found["samples_json"])
+            times.setdefault(record["row"], {})[record["library"]] = json.loads(record["samples_json"])
         columns = ", ".join(f"benchmarks.{name}" for name in KEY_COLUMNS)
         rows = [
             Row(
-                **{name: found[name] for name in (*KEY_COLUMNS, "threads", "bytes", "flops", "note")},
-                samples=times.get(found["id"], {}),
-                bar=Bar(found["bar_peer"], found["bar_most"]) if found["bar_most"] is not None else None,
+                **{name: record[name] for name in (*KEY_COLUMNS, "threads", "bytes", "flops", "note")},
+                samples=times.get(record["id"], {}),
+                bar=Bar(record["bar_peer"], record["bar_most"]) if record["bar_most"] is not None else None,
             )
-            for found in self._query(
+            for record in self._query(
                 f"SELECT rows.*, {columns} FROM rows JOIN benchmarks ON benchmarks.id = rows.benchmark "
                 "WHERE run = ? ORDER BY rows.position",
                 [run.id],
@@ -222,8 +222,8 @@ class History:
 
     def timings(self) -> list[tuple[object, ...]]:
         """Return the view `timings` as a table: the names of the columns, then a row for each time."""
-        found = self._query("SELECT * FROM timings ORDER BY time, run, suite, operator, name, size, library")
-        return [tuple(column[0] for column in found.description), *map(tuple, found)]
+        cursor = self._query("SELECT * FROM timings ORDER BY time, run, suite, operator, name, size, library")
+        return [tuple(column[0] for column in cursor.description), *map(tuple, cursor)]
 
     def aliases(self) -> dict[Name, Name]:
         """Return the aliases: the new name by the old one."""
@@ -315,26 +315,26 @@ class History:
 
     def _benchmark(self, key: RowKey) -> int:
         condition = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS)
-        found = self._connection.execute(f"SELECT id FROM benchmarks WHERE {condition}", key).fetchone()
-        return int(found["id"]) if found else self._insert("benchmarks", KEY_COLUMNS, key)
+        record = self._connection.execute(f"SELECT id FROM benchmarks WHERE {condition}", key).fetchone()
+        return int(record["id"]) if record else self._insert("benchmarks", KEY_COLUMNS, key)
 
     def _read_aliases(self) -> dict[Name, Name]:
-        found = self._query("SELECT * FROM aliases").fetchall()
-        return {Name(*tuple(row)[:3]): Name(*tuple(row)[3:]) for row in found}
+        records = self._query("SELECT * FROM aliases").fetchall()
+        return {Name(*tuple(row)[:3]): Name(*tuple(row)[3:]) for row in records}
 
     def _renamed(self, rows: list[Row]) -> list[Row]:
         if not self._aliases:
             return rows
         taken = {row.key for row in rows}
-        found = []
+        renamed = []
         for row in rows:
             new = self._aliases.get(Name(row.suite, row.operator, row.name))
             moved = row if new is None else replace(row, **new._asdict())
             if moved.key in taken and moved.key != row.key:
                 moved = row
             taken.add(moved.key)
-            found.append(moved)
-        return found
+            renamed.append(moved)
+        return renamed
 
 
 def _run_values(result: Result, digest: str) -> list[object]:
@@ -350,12 +350,12 @@ def _run_values(result: Result, digest: str) -> list[object]:
 
 def _resolved(name: Name, aliases: Mapping[Name, Name]) -> Name | None:
     """Follow the aliases to the last name; None if they form a cycle."""
-    seen = {name}
+    visited = {name}
     while name in aliases:
         name = aliases[name]
-        if name in seen:
+        if name in visited:
             return None
-        seen.add(name)
+        visited.add(name)
     return name
 
 

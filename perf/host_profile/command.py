@@ -130,7 +130,7 @@ def _run_script(script: Path) -> int:
 
 
 def format_profile(profile: HostProfile, top: int) -> str:
-    """Three tables: layers, operators by layer, lines."""
+    """Format three tables: layers, operators by layer, and lines, the first `top` rows of each."""
     if not profile.samples:
         return f"no sample: the program took less than {profile.interval * 1e3:g} ms"
     whole = profile.seconds

@@ -80,7 +80,7 @@ def layer_of(filename: str) -> str | None:
     inside = path.relative_to(ROOT).as_posix()
     if inside.startswith(("perf/", "tests/")):
         return None
-    return _PLACES[max((place for place in _PLACES if inside.startswith(place)), key=len)]
+    return _PLACES[max((prefix for prefix in _PLACES if inside.startswith(prefix)), key=len)]
 
 
 @functools.cache

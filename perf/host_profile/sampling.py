@@ -49,16 +49,16 @@ class HostProfile:
         """Add a sample: `seconds` in the innermost frame."""
         layer: str | None = None
         operator = NO_OPERATOR
-        place = None
+        location = None
         each = frame
         while each is not None:
             code = each.f_code
-            if place is None:
-                place = code.co_filename, each.f_lineno, code.co_name
-            found = layer_of(code.co_filename)
-            if found is not None:
+            if location is None:
+                location = code.co_filename, each.f_lineno, code.co_name
+            frame_layer = layer_of(code.co_filename)
+            if frame_layer is not None:
                 if layer is None:
-                    layer, place = found, (code.co_filename, each.f_lineno, code.co_name)
+                    layer, location = frame_layer, (code.co_filename, each.f_lineno, code.co_name)
                 if names_operators(code.co_filename):
                     operator = code.co_name
                 elif code.co_filename.endswith(ENGINE):
@@ -68,8 +68,8 @@ class HostProfile:
         self.samples += 1
         self.seconds += seconds
         self.operators[operator][layer or OUTSIDE] += seconds  # type: ignore[assignment]
-        if place is not None:
-            self.lines[place] += seconds  # type: ignore[assignment]
+        if location is not None:
+            self.lines[location] += seconds  # type: ignore[assignment]
 
     def as_json(self) -> dict[str, Any]:
         """Return the profile as JSON."""

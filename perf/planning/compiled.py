@@ -26,15 +26,15 @@ def code_of(launch: Mapping[str, Any]) -> Code:
     """Return a launch's code; `launch` is the result of `recording.describe`, with the compilation's
     ``found``.
     """
-    found, request = launch["found"], launch["request"]
-    schedule = Schedule(**found["schedule"])
+    compiled, request = launch["found"], launch["request"]
+    schedule = Schedule(**compiled["schedule"])
     dtype = launch["dtype"]
     return Code(
         schedule,
         launch["warps"],
-        found["registers"],
-        found["shared"],
-        found["tensor_memory"],
+        compiled["registers"],
+        compiled["shared"],
+        compiled["tensor_memory"],
         request["options"]["num_stages"],
         FORMATS.get(dtype, "float32") if schedule.matrix else PLAIN.get(dtype, "float32"),
         launch["reuses"],
@@ -48,9 +48,9 @@ def estimate_of(launch: Mapping[str, Any]) -> Estimate | None:
     Return None without a data sheet, for a failed compilation, and for code that neither moves bytes nor runs
     matmuls.
     """
-    place = MULTIPROCESSORS.get(launch["request"]["target"])
-    if place is None or "error" in launch["found"]:
+    multiprocessor = MULTIPROCESSORS.get(launch["request"]["target"])
+    if multiprocessor is None or "error" in launch["found"]:
         return None
     code = code_of(launch)
     amount = code.block_operations if code.reuses else code.block_bytes
-    return steady(place, code) if amount and code.resident(place) else None
+    return steady(multiprocessor, code) if amount and code.resident(multiprocessor) else None

@@ -96,23 +96,27 @@ def batched_products(call: RecordedCall) -> Kind:
 
 def convolutions(call: RecordedCall) -> Kind:
     """Return probes of a convolution with the call's own filter over fewer and smaller images, by operations."""
-    given = call.arguments
-    filters = given["weight_size"] if "weight_size" in given else given["weight"].shape
-    source = given["input_size"] if "input_size" in given else given["input"].shape
-    extents = [d * (k - 1) + 1 for d, k in zip(given["dilation"], filters[2:], strict=True)]
+    call_arguments = call.arguments
+    filters = (
+        call_arguments["weight_size"] if "weight_size" in call_arguments else call_arguments["weight"].shape
+    )
+    source = call_arguments["input_size"] if "input_size" in call_arguments else call_arguments["input"].shape
+    extents = [d * (k - 1) + 1 for d, k in zip(call_arguments["dilation"], filters[2:], strict=True)]
     shown = next(operand for operand in call.operands if len(operand.shape) == len(source))
     per_place = 2 * filters[0] * math.prod(filters[1:])
 
     def place_count(image: Sequence[int]) -> list[int]:
         return [
             (size + 2 * p - extent) // s + 1
-            for size, p, s, extent in zip(image, given["padding"], given["stride"], extents, strict=True)
+            for size, p, s, extent in zip(
+                image, call_arguments["padding"], call_arguments["stride"], extents, strict=True
+            )
         ]
 
     def cut(size: int) -> tuple[int, list[int]]:
         if size == 0:
             return 1, [min(full, extent + s) for full, extent, s in
-                       zip(source[2:], extents, given["stride"], strict=True)]  # fmt: skip
+                       zip(source[2:], extents, call_arguments["stride"], strict=True)]  # fmt: skip
         images, image = source[0], list(source[2:])
         while per_place * images * math.prod(place_count(image)) > MAX_FLOPS and images > 1:
             images = (images + 1) // 2
@@ -128,7 +132,7 @@ def convolutions(call: RecordedCall) -> Kind:
             "input": (images, source[1], *image),
             "grad_output": (images, filters[0], *place_count(image)),
         }
-        arguments = dict(given)
+        arguments = dict(call_arguments)
         for name, shape in shapes.items():
             if name in arguments:
                 arguments[name] = resized(arguments[name], shape)
@@ -136,7 +140,7 @@ def convolutions(call: RecordedCall) -> Kind:
             arguments["input_size"] = shapes["input"]
         return arguments
 
-    options = {name: value for name, value in given.items() if name in (
+    options = {name: value for name, value in call_arguments.items() if name in (
         "stride", "padding", "dilation", "groups", "output_mask"
     )}  # fmt: skip
     channels_last = len(shown.strides) > 1 and shown.strides[1] == 1
@@ -148,12 +152,12 @@ def attention(call: RecordedCall) -> Kind:
     """Return probes of the CPU's attention over fewer heads, by operations; the program's is another device's
     operator.
     """
-    given = call.arguments
-    query, key, value = (given[name] for name in ("query", "key", "value"))
+    call_arguments = call.arguments
+    query, key, value = (call_arguments[name] for name in ("query", "key", "value"))
     backward = ATTENTION[call.base] == "backward"
     per_head = max(1, call.work.flops // math.prod(query.shape[:2]))
     heads = max(1, min(math.prod(query.shape[:2]), MAX_FLOPS // per_head))
-    mask = given.get("attn_bias", given.get("attn_mask"))
+    mask = call_arguments.get("attn_bias", call_arguments.get("attn_mask"))
     mask = mask if mask is not None and mask.numel else None
 
     def probe(size: int) -> Arguments:
@@ -164,19 +168,19 @@ def attention(call: RecordedCall) -> Kind:
 
         arguments: dict[str, Any] = {
             "query": of_heads(queries, query), "key": of_heads(keys, key), "value": of_heads(keys, value),
-            "dropout_p": 0.0, "is_causal": given["is_causal"], "scale": given.get("scale"),
+            "dropout_p": 0.0, "is_causal": call_arguments["is_causal"], "scale": call_arguments.get("scale"),
             "attn_mask": None if mask is None else contiguous(1, 1, queries, keys, dtype=mask.dtype),
         }  # fmt: skip
         if backward:
             output = of_heads(queries, value)
             arguments |= {
                 "grad_out": output, "out": output,
-                "logsumexp": contiguous(1, count, queries, dtype=given["logsumexp"].dtype),
+                "logsumexp": contiguous(1, count, queries, dtype=call_arguments["logsumexp"].dtype),
             }  # fmt: skip
         return arguments
 
     name = described(
-        call, query.shape[2:], key.shape[2:], value.shape[3], mask is not None, given["is_causal"]
+        call, query.shape[2:], key.shape[2:], value.shape[3], mask is not None, call_arguments["is_causal"]
     )
     func = find_overload(f"{FORWARD}_backward" if backward else FORWARD)
     return Kind(name, func, FLOPS, (0, 1), probe)
@@ -261,17 +265,17 @@ def leading(call: RecordedCall) -> Kind | None:
         return arguments
 
     def nbytes(count: int) -> int:
-        found: list[Operand] = []
-        map_operands(cut(count), lambda operand: found.append(operand) or operand)  # type: ignore[func-returns-value]
-        return sum(operand.numel * operand.dtype.itemsize for operand in found)
+        operands: list[Operand] = []
+        map_operands(cut(count), lambda operand: operands.append(operand) or operand)  # type: ignore[func-returns-value]
+        return sum(operand.numel * operand.dtype.itemsize for operand in operands)
 
-    most = full
-    while most > 1 and nbytes(most) > MAX_BYTES:
-        most = (most + 1) // 2
-    if nbytes(most) > 4 * MAX_BYTES:
+    probe_size = full
+    while probe_size > 1 and nbytes(probe_size) > MAX_BYTES:
+        probe_size = (probe_size + 1) // 2
+    if nbytes(probe_size) > 4 * MAX_BYTES:
         return None
-    sizes = (1, most) if most > 1 else (1,)
-    return Kind(f"{call.func.name()} {cut(1)!r} {most}", call.func, BYTES, sizes, cut)
+    sizes = (1, probe_size) if probe_size > 1 else (1,)
+    return Kind(f"{call.func.name()} {cut(1)!r} {probe_size}", call.func, BYTES, sizes, cut)
 
 
 # For these operators, the indices determine the work; the table that they index stays whole.

@@ -30,13 +30,13 @@ def forget() -> None:
 
 
 def call_seconds(key: str, call: RecordedCall) -> float:
-    """Seconds of the host for a call like this, without its launch."""
-    found = _measured.get(key)
-    if found is None:
+    """Return the host's seconds for a call of this kind, without its launch."""
+    seconds = _measured.get(key)
+    if seconds is None:
         with undisturbed():
             arguments = {name: materialised(value, META) for name, value in call.arguments.items()}
-            found = _measured[key] = seconds_of_call(call.func, arguments)
-    return found
+            seconds = _measured[key] = seconds_of_call(call.func, arguments)
+    return seconds
 
 
 def backward_node_seconds() -> float:

@@ -86,12 +86,12 @@ def resized(operand: Operand, shape: Sequence[int]) -> Operand:
     return in_order(shape, order_of(operand), operand.dtype)
 
 
-def map_operands(arguments: Arguments, change: Callable[[Operand], Operand]) -> dict[str, Any]:
+def map_operands(arguments: Arguments, replace: Callable[[Operand], Operand]) -> dict[str, Any]:
     """Replace the operands of arguments, including those in lists."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, Operand):
-            return change(value)
+            return replace(value)
         return tuple(map(changed, value)) if isinstance(value, tuple) else value
 
     return {name: changed(value) for name, value in arguments.items()}
@@ -122,7 +122,7 @@ def is_elementwise(call: RecordedCall) -> bool:
 
 
 def elementwise(call: RecordedCall) -> Kind | None:
-    """Squares, and their rows, columns, transposes and numbers in the places where the call has such."""
+    """Return probes on square operands, with rows, columns, transposes and numbers where the call has them."""
     shown = [*call.results, *call.operands]
     if not shown:
         return None
@@ -140,14 +140,14 @@ def elementwise(call: RecordedCall) -> Kind | None:
 
     def placed(operand: Operand, side: int) -> Operand:
         along, across = (side, 1), (1, side)
-        places = {
+        geometries = {
             "whole": ((side, side), along if lies == "in order" else across),
             "turned": ((side, side), across if lies == "in order" else along),
             "row": ((side,), (1,)),
             "column": ((side, 1), (1, 1)),
             "number": ((), ()),
         }
-        return Operand(*places[placement(operand)], operand.dtype)
+        return Operand(*geometries[placement(operand)], operand.dtype)
 
     def probe(side: int) -> Arguments:
         arguments = map_operands(call.arguments, lambda operand: placed(operand, side))
@@ -164,42 +164,42 @@ def is_by_lines(call: RecordedCall) -> bool:
 
 
 def lines(call: RecordedCall) -> Kind:
-    """Lines of the call's own length, rounded to a power of four.
+    """Return probes on lines of the call's own length, rounded to a power of four.
 
-    Reduced within (``last``), across, both within and across others (an image's channels), or all at once.
+    The reduced dimensions are the last ones (``last``), outer ones (``across``), both (an image's channels), or all.
     """
     source = call.operands[0]
     rank = len(source.shape)
     along = _reduced(call, rank)
     within = _last_run(along, rank, rank - 1 in along)
-    way = (
+    extent = (
         "all" if len(along) == rank
         else "across" if rank - 1 not in along
         else "last" if len(within) == len(along)
         else "both"
     )  # fmt: skip
-    length = 1 if way == "all" else math.prod(source.shape[dim] for dim in within)
+    length = 1 if extent == "all" else math.prod(source.shape[dim] for dim in within)
     rounded = _rounded(length)
-    kept = (
+    num_channels = (
         _rounded(math.prod(source.shape[dim] for dim in range(rank) if dim not in along))
-        if way == "both"
+        if extent == "both"
         else 1
     )
-    others = source.numel // max(1, length)
+    num_lines = source.numel // max(1, length)
     lies = "in order" if order_of(source) == [*range(rank - 1, -1, -1)] else "not in order"
     side = math.isqrt(rounded)
     # An image's two dimensions stay two: a reduction may not take them for one.
-    line = (side, side) if way == "both" and len(within) > 1 else (rounded,)
-    ways = {"all": (0,), "across": (0,), "last": (1,), "both": (0, *range(2, 2 + len(line)))}
+    line = (side, side) if extent == "both" and len(within) > 1 else (rounded,)
+    dims_by_extent = {"all": (0,), "across": (0,), "last": (1,), "both": (0, *range(2, 2 + len(line)))}
 
     def placed(operand: Operand, rows: int) -> Operand:
         if operand.numel == source.numel:
-            shape = {"all": (rows * rounded,), "both": (max(1, rows // kept), kept, *line)}
-            made = contiguous(*shape.get(way, (rows, rounded)), dtype=operand.dtype)
+            shape = {"all": (rows * rounded,), "both": (max(1, rows // num_channels), num_channels, *line)}
+            made = contiguous(*shape.get(extent, (rows, rounded)), dtype=operand.dtype)
             return made if lies == "in order" else in_order(made.shape, range(len(made.shape)), operand.dtype)
-        if way in ("last", "across") and operand.numel == others:
+        if extent in ("last", "across") and operand.numel == num_lines:
             return contiguous(rows, 1, dtype=operand.dtype)
-        if way in ("last", "across") and operand.numel == length:
+        if extent in ("last", "across") and operand.numel == length:
             return contiguous(rounded, dtype=operand.dtype)
         return contiguous(dtype=operand.dtype)
 
@@ -208,16 +208,16 @@ def lines(call: RecordedCall) -> Kind:
         arguments = map_operands(call.arguments, lambda operand: placed(operand, rows))
         dim = arguments.get("dim")
         if isinstance(dim, tuple) and dim:
-            arguments["dim"] = ways[way]
+            arguments["dim"] = dims_by_extent[extent]
         elif isinstance(dim, int) and not isinstance(dim, bool):
-            arguments["dim"] = ways[way][0]
+            arguments["dim"] = dims_by_extent[extent][0]
         if "normalized_shape" in arguments:
             arguments["normalized_shape"] = (rounded,)
         if isinstance(arguments.get("k"), int):
-            arguments["k"] = min(arguments["k"], rows if way == "across" else rounded)
+            arguments["k"] = min(arguments["k"], rows if extent == "across" else rounded)
         return arguments
 
-    return Kind(described(call, way, line, kept, lies), call.func, BYTES, ELEMENTS, probe)
+    return Kind(described(call, extent, line, num_channels, lies), call.func, BYTES, ELEMENTS, probe)
 
 
 def _rounded(length: int) -> int:

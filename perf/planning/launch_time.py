@@ -98,9 +98,11 @@ class Code:
         pipe = "double" if self.number == "float64" else "fma"
         return 2.0 * self.threads * own.pipes.get(pipe, 0)
 
-    def resident(self, place: Multiprocessor) -> int:
-        """Blocks that a multiprocessor holds."""
-        return resident_blocks(place.target, self.warps, self.registers, self.shared, self.tensor_memory)
+    def resident(self, multiprocessor: Multiprocessor) -> int:
+        """Return the number of resident blocks per multiprocessor."""
+        return resident_blocks(
+            multiprocessor.target, self.warps, self.registers, self.shared, self.tensor_memory
+        )
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def bytes_in_flight(code: Code, blocks: int) -> float:
     return blocks * (code.threads * own.loaded / max(own.batches, 1) + ahead)
 
 
-def needed_in_flight(place: Multiprocessor, code: Code) -> float:
+def needed_in_flight(multiprocessor: Multiprocessor, code: Code) -> float:
     """Return the bytes in flight per multiprocessor that `ASKED` of the bandwidth requires, by Little's law.
 
     The result is the bandwidth times the latency of a busy memory, times the share of loads in the bytes
@@ -174,10 +176,10 @@ def needed_in_flight(place: Multiprocessor, code: Code) -> float:
     own = code.schedule
     moved = own.loaded + own.copied + own.stored
     share = (own.loaded + own.copied) / moved if moved else float(own.asynchronous)
-    return ASKED * place.bytes_per_cycle * place.latency_cycles * share
+    return ASKED * multiprocessor.bytes_per_cycle * multiprocessor.latency_cycles * share
 
 
-def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None = None) -> Times:
+def times_of(multiprocessor: Multiprocessor, code: Code, blocks: int, moved: float | None = None) -> Times:
     """Compute the times of `blocks` resident blocks during one pass along the main path.
 
     `moved` are the bytes of a block that cross the memory bus, if they are known to differ from the bytes
@@ -186,31 +188,33 @@ def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None
     own, warps, groups = code.schedule, blocks * code.computing, blocks * code.groups
     busiest, busy = "", warps * own.instructions / SCHEDULERS
     for pipe, count in own.pipes.items():
-        cycles = warps * count / place.warps_per_cycle(pipe)
+        cycles = warps * count / multiprocessor.warps_per_cycle(pipe)
         if cycles > busy and pipe not in ("matrix", "uniform", "control"):
             busiest, busy = pipe, cycles
     if warps * own.shared_cycles > busy:
         busiest, busy = "shared memory", warps * own.shared_cycles
-    found = {f"{ISSUE} of {busiest}" if busiest else ISSUE: busy}
+    cycles_by_term = {f"{ISSUE} of {busiest}" if busiest else ISSUE: busy}
     alone = own.exchanges * EXCHANGE_CYCLES + own.instructions * DEPENDENT_CYCLES
-    answer = CACHE_CYCLES if code.reuses else place.latency_cycles
+    answer = CACHE_CYCLES if code.reuses else multiprocessor.latency_cycles
     waiting = own.batches * answer
     if own.asynchronous:
         waiting += answer / max(code.stages - 1, 1)
     if code.reuses:
-        multiplying = blocks * code.block_operations / place.operations_per_cycle(_peak_of(code))
-        found[TENSOR if own.matrix else code.number] = multiplying / OF_TENSOR
+        multiplying = blocks * code.block_operations / multiprocessor.operations_per_cycle(_peak_of(code))
+        cycles_by_term[TENSOR if own.matrix else code.number] = multiplying / OF_TENSOR
         # If exponentials stand between two matmuls, a group waits for the one and then for the other.
         alone = max(alone, busy / groups)
         alternates = own.matrix and own.pipes.get("special", 0)
-        found[LATENCY] = max(alone + multiplying / groups, waiting) if alternates else max(alone, waiting)
+        cycles_by_term[LATENCY] = (
+            max(alone + multiplying / groups, waiting) if alternates else max(alone, waiting)
+        )
     else:
         crossing = code.block_bytes if moved is None else moved
-        found[BANDWIDTH] = blocks * crossing / (OF_BANDWIDTH * place.bytes_per_cycle)
-        found[IN_FLIGHT if waiting >= alone else LATENCY] = (
+        cycles_by_term[BANDWIDTH] = blocks * crossing / (OF_BANDWIDTH * multiprocessor.bytes_per_cycle)
+        cycles_by_term[IN_FLIGHT if waiting >= alone else LATENCY] = (
             waiting + alone + (0 if own.is_loop else LAUNCH_CYCLES)
         )
-    return Times(found)
+    return Times(cycles_by_term)
 
 
 def _peak_of(code: Code) -> str:
@@ -220,7 +224,7 @@ def _peak_of(code: Code) -> str:
     return code.number if code.number == "float64" else "float32"
 
 
-def steady(place: Multiprocessor, code: Code) -> Estimate:
+def steady(multiprocessor: Multiprocessor, code: Code) -> Estimate:
     """Estimate the throughput of a multiprocessor full of blocks, the limit for every shape.
 
     Raise ValueError for code that fits no multiprocessor.
@@ -231,20 +235,20 @@ def steady(place: Multiprocessor, code: Code) -> Estimate:
         >>> str(steady(MULTIPROCESSORS[90], Code(copy, warps=4, registers=32)))
         '90% of bandwidth, bandwidth'
     """
-    blocks = code.resident(place)
+    blocks = code.resident(multiprocessor)
     if not blocks:
-        raise ValueError(f"no multiprocessor of {place.target.name} holds a block of {code}")
-    times = times_of(place, code, blocks)
-    share, limit = _share(place, code, blocks, times.longest)
-    in_flight, needed = bytes_in_flight(code, blocks), needed_in_flight(place, code)
+        raise ValueError(f"no multiprocessor of {multiprocessor.target.name} holds a block of {code}")
+    times = times_of(multiprocessor, code, blocks)
+    share, limit = _share(multiprocessor, code, blocks, times.longest)
+    in_flight, needed = bytes_in_flight(code, blocks), needed_in_flight(multiprocessor, code)
     return Estimate(share, limit, times.term, blocks, round(in_flight), needed=round(needed))
 
 
-def _share(place: Multiprocessor, code: Code, blocks: float, cycles: float) -> tuple[float, str]:
+def _share(multiprocessor: Multiprocessor, code: Code, blocks: float, cycles: float) -> tuple[float, str]:
     if code.reuses:
         peak = _peak_of(code)
-        return blocks * code.block_operations / cycles / place.operations_per_cycle(peak), peak
-    return blocks * code.block_bytes / cycles / place.bytes_per_cycle, BANDWIDTH
+        return blocks * code.block_operations / cycles / multiprocessor.operations_per_cycle(peak), peak
+    return blocks * code.block_bytes / cycles / multiprocessor.bytes_per_cycle, BANDWIDTH
 
 
 def waves(blocks: int, multiprocessors: int, resident: int = 1) -> float:
@@ -259,7 +263,7 @@ def waves(blocks: int, multiprocessors: int, resident: int = 1) -> float:
 
 
 def launch(
-    place: Multiprocessor,
+    multiprocessor: Multiprocessor,
     code: Code,
     programs: int,
     nbytes: float = 0.0,
@@ -269,7 +273,7 @@ def launch(
     """Estimate the time of a launch.
 
     Args:
-        place, code: The device and the kernel.
+        multiprocessor, code: The device and the kernel.
         programs: Number of blocks, or of tiles that persistent blocks process.
         nbytes: Minimum bytes that the launch must move. The number of loop iterations follows from it.
         operations: Minimum operations of the launch's matmuls, which determine their loop iterations instead.
@@ -277,29 +281,35 @@ def launch(
 
     Raises ValueError for code that fits no multiprocessor.
     """
-    held, count = steady(place, code), place.target.multiprocessors
+    held, count = steady(multiprocessor, code), multiprocessor.target.multiprocessors
     amount, each = (operations, code.block_operations) if code.reuses else (nbytes, code.block_bytes)
     rounds = amount / (programs * each) if code.schedule.is_loop and each and amount else 1.0
     moved = nbytes / (programs * rounds) if nbytes and not code.reuses else None
     passed, rest = divmod(programs, count * held.resident)
-    ends = place.latency_cycles + LAUNCH_CYCLES if code.schedule.is_loop else 0.0
-    ends += epilogue / (OF_BANDWIDTH * place.bytes_per_cycle)
+    ends = multiprocessor.latency_cycles + LAUNCH_CYCLES if code.schedule.is_loop else 0.0
+    ends += epilogue / (OF_BANDWIDTH * multiprocessor.bytes_per_cycle)
 
     def cycles(blocks: int) -> float:
         # While one block begins or ends, those beside it go on.
-        together = rounds * times_of(place, code, blocks, moved).longest
-        return max(together, rounds * times_of(place, code, 1, moved).longest + ends)
+        together = rounds * times_of(multiprocessor, code, blocks, moved).longest
+        return max(together, rounds * times_of(multiprocessor, code, 1, moved).longest + ends)
 
     last = math.ceil(rest / count)
     total = passed * cycles(held.resident) + (cycles(last) if last else 0.0)
-    seconds = total / place.clock + LAUNCH_SECONDS
+    seconds = total / multiprocessor.clock + LAUNCH_SECONDS
     done = programs * rounds * (each if moved is None else moved)
     # Minimum bytes that a matmul reads and writes, even with a cache.
-    floor = nbytes / (OF_BANDWIDTH * place.sheet.bytes_per_second) + LAUNCH_SECONDS if code.reuses else 0.0
+    floor = (
+        nbytes / (OF_BANDWIDTH * multiprocessor.sheet.bytes_per_second) + LAUNCH_SECONDS
+        if code.reuses
+        else 0.0
+    )
     is_moving = floor > seconds
     seconds = max(seconds, floor)
-    rate = done / seconds / (count * place.clock)
-    share = rate / (place.operations_per_cycle(_peak_of(code)) if code.reuses else place.bytes_per_cycle)
+    rate = done / seconds / (count * multiprocessor.clock)
+    share = rate / (
+        multiprocessor.operations_per_cycle(_peak_of(code)) if code.reuses else multiprocessor.bytes_per_cycle
+    )
     even = programs / (count * held.resident) * cycles(held.resident)
     if seconds < 2 * LAUNCH_SECONDS:
         term = LAUNCH

@@ -107,8 +107,8 @@ def _measured(kind: Kind, size: int) -> tuple[float, float]:
 def _work(kind: Kind, arguments: Mapping[str, Any]) -> float:
     on_meta = {name: materialised(value, META) for name, value in arguments.items()}
     results: Sequence[Tensor] = list(tensors_of(kind.func(**on_meta)))
-    found = work_of(kind.func, on_meta, results)
-    return (found.bytes if kind.unit == BYTES else found.flops) / kind.items
+    work = work_of(kind.func, on_meta, results)
+    return (work.bytes if kind.unit == BYTES else work.flops) / kind.items
 
 
 def _filled(kind: Kind, value: Any) -> Any:

@@ -113,7 +113,7 @@ class Listener(Protocol):
     def begin(self, program: object, tensors: Iterable[Tensor]) -> None:
         """Handle the start of the program with these stand-ins."""
 
-    def called(self, key: str, seen: Seen) -> None:
+    def called(self, key: str, call: Seen) -> None:
         """Handle the call of an operator; `key` is that of its `RecordedCall`."""
 
     def node_begins(self, node: Node) -> None:
@@ -135,7 +135,7 @@ def record(
     copies = MetaCopies()
     fn, args, kwargs = copies.of((fn, tuple(args), dict(kwargs)))
     living.see(copies.tensors)
-    given = living.now
+    argument_bytes = living.now
     if listener is not None:
         listener.begin((fn, args, kwargs), copies.tensors)
     thread = threading.get_ident()
@@ -147,22 +147,24 @@ def record(
         if listener is None or threading.get_ident() != thread:
             return backward(node, *grads)
         listener.node_begins(node)
-        found = backward(node, *grads)
+        grad_inputs = backward(node, *grads)
         listener.node_ended(node)
-        return found
+        return grad_inputs
 
-    def watch(seen: Seen) -> None:
+    def watch(observed: Seen) -> None:
         nodes.cover()
-        living.see(seen.results)
-        arguments = {name: _frozen(value) for name, value in seen.arguments.items()}
-        key = f"{seen.func.name()}{[*arguments.values()]!r}"
-        call = calls.get(key)
-        if call is None:
-            results = [_frozen(result) for result in seen.results]
-            call = calls[key] = RecordedCall(seen.func, arguments, results, seen.work, seen.is_free)
-        call.count += 1
+        living.see(observed.results)
+        arguments = {name: _frozen(value) for name, value in observed.arguments.items()}
+        key = f"{observed.func.name()}{[*arguments.values()]!r}"
+        recorded = calls.get(key)
+        if recorded is None:
+            results = [_frozen(result) for result in observed.results]
+            recorded = calls[key] = RecordedCall(
+                observed.func, arguments, results, observed.work, observed.is_free
+            )
+        recorded.count += 1
         if listener is not None:
-            listener.called(key, seen)
+            listener.called(key, observed)
 
     nodes = ObservedNodes(visit)
     try:
@@ -170,7 +172,7 @@ def record(
             fn(*args, **kwargs)
     finally:
         nodes.close()
-    return Recording(calls, visited, living.peak, given)
+    return Recording(calls, visited, living.peak, argument_bytes)
 
 
 def _frozen(value: Any) -> Any:

@@ -103,11 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def chosen(only: str, programs: Sequence[Program] = PROGRAMS) -> list[Program]:
     """Return the programs whose name or package matches. Raise RefusalError if none does."""
-    wanted = expression(only, "--only")
-    found = [each for each in programs if wanted.search(f"{each.name} {each.package}")]
-    if not found:
+    pattern = expression(only, "--only")
+    selected = [each for each in programs if pattern.search(f"{each.name} {each.package}")]
+    if not selected:
         raise RefusalError(f"--only {only!r}: no program's name or package matches (--list)")
-    return found
+    return selected
 
 
 def pinned_versions(requirements: Path = REQUIREMENTS) -> dict[str, str]:

@@ -19,7 +19,7 @@ Results = Mapping[str, np.ndarray[Any, Any]]
 
 
 def disagreements(
-    found: Results, expected: Results, tolerance: float, moved: Sequence[Results] = ()
+    actual: Results, expected: Results, tolerance: float, moved: Sequence[Results] = ()
 ) -> list[str]:
     """List the differences between two results; empty if they agree.
 
@@ -32,13 +32,13 @@ def disagreements(
     `expected` than accepted, the program amplifies rounding. Then `AMPLIFIED` times their distance is
     accepted.
     """
-    if found.keys() != expected.keys():
-        missing, more = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    if actual.keys() != expected.keys():
+        missing, more = sorted(expected.keys() - actual.keys()), sorted(actual.keys() - expected.keys())
         return [f"results differ in kind: missing {missing[:3]}, more {more[:3]}"]
     largest = max((array[0] for name, array in expected.items() if name.startswith("gradient")), default=0.0)
     lines = []
     for name, theirs in expected.items():
-        ours = found[name]
+        ours = actual[name]
         if ours.shape != theirs.shape:
             lines.append(f"{name}: shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}")
             continue
@@ -50,17 +50,17 @@ def disagreements(
             continue
         measure = distance if name.startswith("gradient") else difference
         if name == "losses":
-            scale, most = max(float(np.nanmax(np.abs(theirs))), 1e-3), LOSS_TOLERANCE
+            scale, limit = max(float(np.nanmax(np.abs(theirs))), 1e-3), LOSS_TOLERANCE
         elif name.startswith("gradient"):
-            scale, most = max(theirs[0], NEGLIGIBLE * largest), GRADIENT_TOLERANCE
+            scale, limit = max(theirs[0], NEGLIGIBLE * largest), GRADIENT_TOLERANCE
         else:
             finite = np.abs(theirs[np.isfinite(theirs)])
-            scale, most = max(float(finite.max(initial=0.0)), 1e-6), tolerance
+            scale, limit = max(float(finite.max(initial=0.0)), 1e-6), tolerance
         error = measure(ours, theirs)
         spread = max((measure(each[name], theirs) for each in moved if name in each), default=0.0)
-        most = max(most, AMPLIFIED * spread / scale if np.isfinite(spread) else 0.0)
-        if not error <= most * scale:
-            lines.append(f"{name}: differs by {error / scale:.1e} of its size, {most:.0e} is accepted")
+        limit = max(limit, AMPLIFIED * spread / scale if np.isfinite(spread) else 0.0)
+        if not error <= limit * scale:
+            lines.append(f"{name}: differs by {error / scale:.1e} of its size, {limit:.0e} is accepted")
     return lines
 
 

@@ -144,8 +144,8 @@ class Worker:
         finally:
             watch.cancel()
         if not line:
-            said = f"took more than {self.seconds:.0f} seconds" if late.is_set() else self._last_words()
-            raise StoppedError({"error": said, "at": "", "traceback": ""})
+            reason = f"took more than {self.seconds:.0f} seconds" if late.is_set() else self._last_words()
+            raise StoppedError({"error": reason, "at": "", "traceback": ""})
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise StoppedError(answer)
@@ -203,11 +203,11 @@ def hold_contest(
                 outcome.during = during
                 return outcome, stopped.answer["traceback"]
             outcome.peak_bytes[name] = answer["peak_bytes"]
-        found, expected = (dict(np.load(f"{folder}/{name}.npz")) for name in (TRITEN, PYTORCH))
-        differing = disagreements(found, expected, program.tolerance)
+        actual, expected = (dict(np.load(f"{folder}/{name}.npz")) for name in (TRITEN, PYTORCH))
+        differing = disagreements(actual, expected, program.tolerance)
         if differing:
             moved = moved_results(program, pytorch, packages, effort, Path(folder))
-            outcome.amplifies = not disagreements(found, expected, program.tolerance, moved)
+            outcome.amplifies = not disagreements(actual, expected, program.tolerance, moved)
         if differing and not outcome.amplifies:
             outcome.status, outcome.gap, outcome.during = "differs", differing[0], "compare"
             return outcome, "\n".join(differing)
@@ -223,8 +223,8 @@ def hold_contest(
 def moved_results(
     program: Program, pytorch: str, packages: Path | None, effort: Effort, folder: Path
 ) -> list[dict[str, Any]]:
-    """PyTorch's results with weights that were moved by their last bits, in a few ways."""
-    found = []
+    """Return PyTorch's results with the last bits of the weights changed, once per seed."""
+    results = []
     for seed in range(1, MOVES + 1):
         with Worker([pytorch, "-P"], packages, effort.seconds) as worker:
             try:
@@ -232,8 +232,8 @@ def moved_results(
                 worker.ask("results", file=f"{folder}/moved.npz")
             except StoppedError:
                 continue
-            found.append(dict(np.load(f"{folder}/moved.npz")))
-    return found
+            results.append(dict(np.load(f"{folder}/moved.npz")))
+    return results
 
 
 def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool, moved: int = 0) -> None:

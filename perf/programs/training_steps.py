@@ -40,14 +40,14 @@ TRAINING_STEPS = (
 
 def operators_of(program: Program, pytorch: str, seconds: float) -> dict[str, dict[str, list[float]]]:
     """Return the seconds and the calls of each operator in a step, by library and operator, of its profiler."""
-    found = {}
+    operators = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, command in ((PYTORCH, [pytorch, "-P"]), (TRITEN, triten_command())):
             with Worker(command, None, seconds, threads=None) as worker:
                 build(worker, program, Path(folder), make_weights=name == PYTORCH)
                 worker.ask("steps", count=WARM_UP)
-                found[name] = worker.ask("operators", count=PROFILED)["operators"]
-    return found
+                operators[name] = worker.ask("operators", count=PROFILED)["operators"]
+    return operators
 
 
 def operator_table(operators: dict[str, dict[str, list[float]]], count: int) -> str:
@@ -67,6 +67,8 @@ def operator_table(operators: dict[str, dict[str, list[float]]], count: int) -> 
     )
     lines = ["| operator | triten ms | PyTorch ms | calls | PyTorch's calls |", "|---|---|---|---|---|"]
     for name in names[:count]:
-        (seconds, calls), (other, others) = ours.get(name, none), theirs.get(name, none)
-        lines.append(f"| {name} | {1e3 * seconds:.3f} | {1e3 * other:.3f} | {calls:g} | {others:g} |")
+        (seconds, calls), (their_seconds, their_calls) = ours.get(name, none), theirs.get(name, none)
+        lines.append(
+            f"| {name} | {1e3 * seconds:.3f} | {1e3 * their_seconds:.3f} | {calls:g} | {their_calls:g} |"
+        )
     return "\n".join(lines)

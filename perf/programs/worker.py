@@ -65,10 +65,10 @@ class Draws:
         torch = self.torch
 
         def sizes_of(arguments, size=None):
-            given = size if size is not None else arguments
-            if len(given) == 1 and not isinstance(given[0], int):
-                given = given[0]
-            return tuple(int(each) for each in given)
+            sizes = size if size is not None else arguments
+            if len(sizes) == 1 and not isinstance(sizes[0], int):
+                sizes = sizes[0]
+            return tuple(int(each) for each in sizes)
 
         def placed(array, like=None, dtype=None, device=None, requires_grad=False, **_):
             dtype = dtype or (like.dtype if like is not None else torch.get_default_dtype())
@@ -195,16 +195,16 @@ class Training:
 
     def _parameters(self):
         """Return the named tensors to optimize: the model's parameters, or the inputs if it has none."""
-        found = []
+        named = []
         if isinstance(self.model, self.torch.nn.Module):
-            found = [(name, each) for name, each in self.model.named_parameters() if each.requires_grad]
-        if not found:
-            found = [
+            named = [(name, each) for name, each in self.model.named_parameters() if each.requires_grad]
+        if not named:
+            named = [
                 (f"input {index}", each.requires_grad_())
                 for index, each in enumerate(self.inputs)
                 if isinstance(each, self.torch.Tensor) and each.is_floating_point()
             ]
-        return found
+        return named
 
     def forward(self):
         """Return the tensors of the result, in order."""
@@ -262,22 +262,22 @@ class Training:
         """Write the results that are compared with the other library's."""
         self.draws.restart()
         outputs = self.forward()
-        found = {}
+        arrays = {}
         for index, output in enumerate(outputs):
             output = output.detach()
             wide = output.to(self.torch.float64) if output.is_floating_point() else output
-            found[f"forward {index}"] = wide.numpy()
+            arrays[f"forward {index}"] = wide.numpy()
         loss = self.loss(outputs) if self.parameters else None
         if loss is not None:
             loss.backward()
             for name, parameter in self.parameters:
                 if parameter.grad is not None:
                     gradient = parameter.grad.detach().to(self.torch.float64).reshape(-1).numpy()
-                    found[f"gradient {name}"] = sketch(gradient)
+                    arrays[f"gradient {name}"] = sketch(gradient)
         self.draws.restart()
         losses = [loss for loss in (self.step() for _ in range(STEPS)) if loss is not None]
-        found["losses"] = np.array(losses, dtype=np.float64)
-        np.savez(file, **{name.replace("/", "|"): array for name, array in found.items()})
+        arrays["losses"] = np.array(losses, dtype=np.float64)
+        np.savez(file, **{name.replace("/", "|"): array for name, array in arrays.items()})
 
     def steps(self, count):
         """Return the seconds of `count` steps."""

@@ -65,14 +65,14 @@ def changes(
     }
     compared = {key: base for key, base in bases.items() if base is not None}
     noises = noise(runs, named, compared)
-    found = []
+    compared_rows = []
     for key, base in compared.items():
         before, after = (runs[index].benchmarks[named[index][key]].seconds for index in (base, last))
         interval = _interval(before, after, noises[key], runs[last].confidence, len(compared))
         repeated = runs[last].is_repeat_of(runs[base])
         verdict = SAME if repeated else _verdict(interval, threshold)
-        found.append(Change(key, base, before.estimate, after.estimate, interval, verdict))
-    return found
+        compared_rows.append(Change(key, base, before.estimate, after.estimate, interval, verdict))
+    return compared_rows
 
 
 def noise(
@@ -99,16 +99,22 @@ def noise(
         for key, value in logs.items():
             own.setdefault(key, []).append(value)
             pooled.setdefault(key.suite, []).append(value - shifts.get(key.suite, 0.0))
-    suites = {suite: _deviation(found) for suite, found in pooled.items() if len(found) >= MIN_DIFFERENCES}
+    suites = {
+        suite: _deviation(deviations)
+        for suite, deviations in pooled.items()
+        if len(deviations) >= MIN_DIFFERENCES
+    }
     usual = max(statistics.median(suites.values()), MIN_NOISE) if suites else USUAL_NOISE
-    found = {}
+    deviations = {}
     for key in keys:
         suite = suites.get(key.suite, usual)
         differences = own.get(key, []) if len(judged) >= MANY_PAIRS else []
         count = len(differences)
         squared = count * _deviation(differences) ** 2 if count else 0.0
-        found[key] = max(math.sqrt((squared + SUITE_WEIGHT * suite**2) / (count + SUITE_WEIGHT)), MIN_NOISE)
-    return found
+        deviations[key] = max(
+            math.sqrt((squared + SUITE_WEIGHT * suite**2) / (count + SUITE_WEIGHT)), MIN_NOISE
+        )
+    return deviations
 
 
 def _pairs(runs: Sequence[Run]) -> list[tuple[int, int]]:

@@ -76,11 +76,11 @@ def report_data(paths: Sequence[Path], threshold: float = THRESHOLD, profiles: S
         TraceError: if a profile cannot be read.
     """
     shown = profile_records(profiles)
-    found = read_history(paths)
-    runs = [run_of(*each) for each in found]
+    history = read_history(paths)
+    runs = [run_of(*each) for each in history]
     renamed = renames(runs)
     named = [{current_key(key, renamed): key for key in run.benchmarks} for run in runs]
-    results = [result for _, result in found]
+    results = [result for _, result in history]
     peers = _peers(results)
     rows = _rows(results, runs, renamed, named)
     groups = _groups(rows, len(results))
@@ -92,7 +92,7 @@ def report_data(paths: Sequence[Path], threshold: float = THRESHOLD, profiles: S
     data = {
         "format": FORMAT,
         "version": VERSION,
-        "files": _files(found, runs),
+        "files": _files(history, runs),
         "peers": peers,
         "mean_bars": {suite: {"least": least, "aim": aim} for suite, (least, aim) in MEAN_BARS.items()},
         "rows": records,
@@ -128,11 +128,11 @@ def worst(rows: Sequence[Record], count: int = WORST) -> list[int]:
 
 
 def _peers(results: Sequence[Result]) -> list[str]:
-    found = {peer for result in results for row in result.rows for peer in row.peers}
-    return [peer for peer in PREFERRED_PEERS if peer in found] + sorted(found - set(PREFERRED_PEERS))
+    names = {peer for result in results for row in result.rows for peer in row.peers}
+    return [peer for peer in PREFERRED_PEERS if peer in names] + sorted(names - set(PREFERRED_PEERS))
 
 
-def _files(found: Sequence[tuple[Path, Result]], runs: Sequence[Run]) -> list[Record]:
+def _files(history: Sequence[tuple[Path, Result]], runs: Sequence[Run]) -> list[Record]:
     environments = list(dict.fromkeys(run.environment for run in runs))
     copied = ("started", "complete", "rehearsal", "machine", "versions", "settings")
     return [
@@ -147,7 +147,7 @@ def _files(found: Sequence[tuple[Path, Result]], runs: Sequence[Run]) -> list[Re
             "environment": environments.index(run.environment),
             "repeat": index > 0 and run.is_repeat_of(runs[index - 1]),
         }
-        for index, ((path, result), run) in enumerate(zip(found, runs, strict=True))
+        for index, ((path, result), run) in enumerate(zip(history, runs, strict=True))
     ]
 
 
@@ -163,7 +163,7 @@ def _rows(
     earlier: dict[RowKey, list[str]] = {}
     for old in renamed:
         earlier.setdefault(current_key(old, renamed), []).append(str(old))
-    found = {}
+    records = {}
     for key in keys:
         files = [index for index, members in enumerate(by_file) if key in members]
         file = files[-1]
@@ -172,13 +172,13 @@ def _rows(
             for run, own in zip(runs, named, strict=True)
         ]
         record = _row_record(by_file[file][key], results[file])
-        found[key] = record | {
+        records[key] = record | {
             "file": file,
             "files": files,
             "renamed_from": earlier.get(key, []),
             "history": history,
         }
-    return found
+    return records
 
 
 def _row_record(row: Row, result: Result) -> Record:
@@ -200,8 +200,8 @@ def _row_record(row: Row, result: Result) -> Record:
 def _excess(row: Row) -> tuple[str | None, float | None]:
     """Return the baseline that a row is compared with, and its ratio to the accepted time."""
     if row.bar is not None and row.bar.peer is None:
-        found = row.summary()
-        return None, found.median / row.bar.most if found else None
+        summary = row.summary()
+        return None, summary.median / row.bar.most if summary else None
     peers = [row.bar.peer] if row.bar is not None else [*PREFERRED_PEERS, *row.peers]
     for peer in peers:
         ratio = row.ratio(peer) if peer else None
@@ -210,9 +210,9 @@ def _excess(row: Row) -> tuple[str | None, float | None]:
     return None, None
 
 
-def _point(found: Benchmark) -> Record:
-    median, low, high = found.seconds
-    ratios = {peer: ratio.estimate for peer, ratio in found.ratios.items()}
+def _point(benchmark: Benchmark) -> Record:
+    median, low, high = benchmark.seconds
+    ratios = {peer: ratio.estimate for peer, ratio in benchmark.ratios.items()}
     return {"median": median, "low": low, "high": high, "ratios": ratios}
 
 
@@ -244,13 +244,13 @@ def _counts(rows: Sequence[Record]) -> Record:
 
 
 def _means(rows: Sequence[Record], peers: Sequence[str]) -> Record:
-    found = {}
+    means = {}
     for peer in peers:
         ratios = [row["ratios"][peer]["ratio"] for row in rows if row["in_means"] and peer in row["ratios"]]
         if ratios:
             faster = sum(ratio < 1 for ratio in ratios)
-            found[peer] = {"count": len(ratios), "mean": geometric_mean(ratios), "faster": faster}
-    return found
+            means[peer] = {"count": len(ratios), "mean": geometric_mean(ratios), "faster": faster}
+    return means
 
 
 def _groups(rows: Mapping[RowKey, Record], files: int) -> dict[tuple[str, str], list[RowKey]]:
@@ -289,17 +289,17 @@ def _totals(rows: Sequence[Record], peers: Sequence[str]) -> Record:
 
 
 def _doubts(results: Sequence[Result]) -> list[str]:
-    said = []
-    places = [("machine", name) for name in ("host", "processor", "cores", "gpu", "python")]
-    places += [("settings", name) for name in ("threads", "quick", "collector", "graph")]
-    for section, name in places:
+    doubts = []
+    fields = [("machine", name) for name in ("host", "processor", "cores", "gpu", "python")]
+    fields += [("settings", name) for name in ("threads", "quick", "collector", "graph")]
+    for section, name in fields:
         values = list(dict.fromkeys(str(getattr(result, section).get(name)) for result in results))
         if len(values) > 1:
-            said.append(f"{name} differs between the files: {', '.join(values)}")
+            doubts.append(f"{name} differs between the files: {', '.join(values)}")
     rehearsed = sum(result.rehearsal for result in results)
     if rehearsed:
-        said.append(f"{rehearsed} of {len(results)} files: a rehearsal, whose times are meaningless")
+        doubts.append(f"{rehearsed} of {len(results)} files: a rehearsal, whose times are meaningless")
     unfinished = sum(not result.complete for result in results)
     if unfinished:
-        said.append(f"{unfinished} of {len(results)} files: incomplete, the run was interrupted")
-    return said
+        doubts.append(f"{unfinished} of {len(results)} files: incomplete, the run was interrupted")
+    return doubts

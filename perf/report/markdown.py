@@ -92,11 +92,11 @@ def _changes(data: dict[str, Any]) -> str:
         return ""
     slower = [each for each in data["changes"] if each["verdict"] == SLOWER]
     faster = sum(each["verdict"] == FASTER for each in data["changes"])
-    said = (
+    sentence = (
         f"{len(slower)} benchmarks slower by more than {data['threshold']:.0%} and beyond the noise, {faster} faster, "
         f"of {len(data['changes'])}."
     )
-    head = f"## Slower than before\n\n{said}"
+    head = f"## Slower than before\n\n{sentence}"
     rows = [
         [
             escaped(data["rows"][each["row"]]["label"]),

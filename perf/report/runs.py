@@ -114,11 +114,11 @@ def is_failure(note: str) -> bool:
 
 
 def _benchmark(row: Row, confidence: float) -> Benchmark:
-    found = {peer: row.ratio(peer, confidence) for peer in row.peers}
+    ratios = {peer: row.ratio(peer, confidence) for peer in row.peers}
     summaries = {peer: row.summary(peer) for peer in row.peers}
     return Benchmark(
         seconds=median_interval(row.samples[OURS], confidence),
-        ratios={peer: ratio for peer, ratio in found.items() if ratio is not None},
+        ratios={peer: ratio for peer, ratio in ratios.items() if ratio is not None},
         baseline_seconds={peer: each.median for peer, each in summaries.items() if each is not None},
         target=row.bar,
         verdict=row.verdict_at(confidence),
@@ -136,9 +136,9 @@ def _moments(path: Path, result: Result) -> tuple[datetime, datetime]:
     return (started if time is None else _parsed(path, "commit.time", time)), started
 
 
-def _parsed(path: Path, place: str, text: Any) -> datetime:
+def _parsed(path: Path, field: str, text: Any) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ResultFileError(f"{path}: damaged: {place}: expected a moment, got {text!r:.60}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        raise ResultFileError(f"{path}: damaged: {field}: expected a moment, got {text!r:.60}") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -46,35 +46,35 @@ def _speed(data: Mapping[str, Any]) -> str:
     if peer is None:
         return f"{counted(data['totals']['timed'], 'benchmark')} timed, without a baseline."
     mean = data["totals"]["means"][peer]
-    said = (
+    sentence = (
         f"triten is {1 / mean['mean']:.2f} times as fast as {peer} (geometric mean of "
         f"{counted(mean['count'], 'benchmark')})"
     )
     trend = data["totals"]["trend"].get(peer)
     if trend is None:
-        return f"{said}."
+        return f"{sentence}."
     if trend["direction"] == FLAT:
-        return f"{said}; no change since the previous run."
+        return f"{sentence}; no change since the previous run."
     side = "up" if trend["direction"] == BETTER else "down"
-    return f"{said}; {side} {abs(1 / trend['ratio'] - 1):.1%} since the previous run."
+    return f"{sentence}; {side} {abs(1 / trend['ratio'] - 1):.1%} since the previous run."
 
 
 def _change(data: Mapping[str, Any]) -> str:
-    files, found = data["files"], data["changes"]
+    files, changes = data["files"], data["changes"]
     last = files[-1]
     if len(files) == 1:
         return ""
-    if not found:
+    if not changes:
         return "No earlier run has the same machine, settings and benchmarks: there is nothing to compare."
-    base = files[max(each["base_file"] for each in found)]
+    base = files[max(each["base_file"] for each in changes)]
     since = f"Since {base['label']} ({_day(base)})"
-    if last["repeat"] and all(each["base_file"] == len(files) - 2 for each in found):
+    if last["repeat"] and all(each["base_file"] == len(files) - 2 for each in changes):
         return f"{since}, the code is the same: every difference is noise."
-    slower = [each for each in found if each["verdict"] == SLOWER]
-    faster = [each for each in found if each["verdict"] == FASTER]
-    rest = len(found) - len(slower) - len(faster)
+    slower = [each for each in changes if each["verdict"] == SLOWER]
+    faster = [each for each in changes if each["verdict"] == FASTER]
+    rest = len(changes) - len(slower) - len(faster)
     if not slower and not faster:
-        return f"{since}, no benchmark of {len(found)} changed beyond the noise."
+        return f"{since}, no benchmark of {len(changes)} changed beyond the noise."
     parts = []
     if slower:
         parts.append(f"{counted(len(slower), 'benchmark')} slower (most: {_named(data, slower[0])})")
@@ -119,7 +119,7 @@ def _attention(data: Mapping[str, Any]) -> str:
 
 def _tiles(data: Mapping[str, Any]) -> list[Record]:
     totals = data["totals"]
-    found: list[Record] = []
+    tiles: list[Record] = []
     for peer, mean in totals["means"].items():
         trend = totals["trend"].get(peer)
         speed = 1 / mean["mean"]
@@ -130,7 +130,7 @@ def _tiles(data: Mapping[str, Any]) -> list[Record]:
         state = NEUTRAL if peer != _main_peer(data) else GOOD if speed >= 1 else BAD
         note = f"faster in {mean['faster']} of {mean['count']}"
         direction = trend["direction"] if trend else None
-        found.append(_tile(f"Speed-up over {peer}", f"{speed:.2f}×", state, note, direction))
+        tiles.append(_tile(f"Speed-up over {peer}", f"{speed:.2f}×", state, note, direction))
     with_target = totals["met"] + totals["missed"] + totals["unsure"]
     if with_target:
         share = totals["missed"] / with_target
@@ -139,7 +139,7 @@ def _tiles(data: Mapping[str, Any]) -> list[Record]:
             f", {totals['unsure']} inconclusive" if totals["unsure"] else ""
         )
         before = [each for each in totals["history"][:-1] if each is not None]
-        found.append(
+        tiles.append(
             _tile(
                 "Targets met",
                 f"{totals['met']} of {with_target}",
@@ -151,12 +151,12 @@ def _tiles(data: Mapping[str, Any]) -> list[Record]:
     if data["changes"]:
         counts = [sum(each["verdict"] == verdict for each in data["changes"]) for verdict in (SLOWER, FASTER)]
         note = f"of {len(data['changes'])} compared"
-        found.append(_tile("Slower", str(counts[0]), BAD if counts[0] else GOOD, note))
+        tiles.append(_tile("Slower", str(counts[0]), BAD if counts[0] else GOOD, note))
         if counts[1]:
-            found.append(_tile("Faster", str(counts[1]), GOOD, note))
+            tiles.append(_tile("Faster", str(counts[1]), GOOD, note))
     if totals["failed"]:
-        found.append(_tile("Failed or wrong", str(totals["failed"]), BAD, f"of {totals['rows']} benchmarks"))
-    return found
+        tiles.append(_tile("Failed or wrong", str(totals["failed"]), BAD, f"of {totals['rows']} benchmarks"))
+    return tiles
 
 
 def _tile(name: str, value: str, state: str, note: str, trend: str | None = None) -> Record:

@@ -61,14 +61,14 @@ def trends(
             "missed": verdicts.count(MISSED),
             "unsure": verdicts.count(UNSURE),
         }
-        of_run = {peer: mean for peer, found in means.items() if (mean := found[index]) is not None}
+        of_run = {peer: mean for peer, trend_of in means.items() if (mean := trend_of[index]) is not None}
         misses = group is not None and _misses_mean(*group, of_run.get("torch"))
         history.append(
             {"means": of_run, "count": len(own), **counts, "state": target_state(counts, misses)} if own else None
         )  # fmt: skip
     present = [each for each in history if each is not None]
-    found = {peer: trend for peer in peers if (trend := _trend(means[peer], runs)) is not None}
-    return {"state": present[-1]["state"] if present else NO_TARGETS, "history": history, "trend": found}
+    trend_of = {peer: trend for peer in peers if (trend := _trend(means[peer], runs)) is not None}
+    return {"state": present[-1]["state"] if present else NO_TARGETS, "history": history, "trend": trend_of}
 
 
 def target_state(counts: Mapping[str, int], misses_mean: bool = False) -> str:
@@ -129,9 +129,9 @@ def _misses_mean(suite: str, device: str, mean: float | None) -> bool:
 
 def _trend(means: Sequence[float | None], runs: Sequence[Run]) -> Record | None:
     """Return the last step of a mean, between the last two runs of one environment that have it."""
-    places = [index for index, mean in enumerate(means) if mean is not None]
-    places = [index for index in places if runs[index].environment == runs[places[-1]].environment]
-    values = [mean for index in places if (mean := means[index]) is not None]
+    indices = [index for index, mean in enumerate(means) if mean is not None]
+    indices = [index for index in indices if runs[index].environment == runs[indices[-1]].environment]
+    values = [mean for index in indices if (mean := means[index]) is not None]
     if len(values) < 2:
         return None
     steps = [math.log(after / before) for before, after in itertools.pairwise(values)]
@@ -139,6 +139,6 @@ def _trend(means: Sequence[float | None], runs: Sequence[Run]) -> Record | None:
     noise = statistics.median(map(abs, earlier)) / MEDIAN_OF_NORMAL if len(earlier) >= MIN_STEPS else 0.0
     is_step = abs(steps[-1]) > max(MIN_STEP, DEVIATIONS * noise)
     direction = FLAT
-    if is_step and not runs[places[-1]].is_repeat_of(runs[places[-2]]):
+    if is_step and not runs[indices[-1]].is_repeat_of(runs[indices[-2]]):
         direction = WORSE if steps[-1] > 0 else BETTER
-    return {"base": places[-2], "ratio": math.exp(steps[-1]), "direction": direction}
+    return {"base": indices[-2], "ratio": math.exp(steps[-1]), "direction": direction}

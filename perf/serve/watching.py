@@ -51,12 +51,12 @@ class Watcher:
 
     def poll(self) -> bool:
         """Read what has changed. Return True if the state differs from the last one."""
-        found = {path: self._read(path, stamp) for path, stamp in self._stamps()}
-        self._files = found
+        files = {path: self._read(path, stamp) for path, stamp in self._stamps()}
+        self._files = files
         self._read_history()
-        results = {run_id(str(path)): file.result for path, file in found.items() if file.result is not None}
+        results = {run_id(str(path)): file.result for path, file in files.items() if file.result is not None}
         heads = [
-            _head(run_id(str(path)), path.name, file.result) for path, file in found.items() if file.result
+            _head(run_id(str(path)), path.name, file.result) for path, file in files.items() if file.result
         ]
         # A run of the store whose file is watched is shown once, in the file's state.
         watched = {run_key(result) for result in results.values()}
@@ -68,7 +68,7 @@ class Watcher:
         # A folder may have JSON files of other kinds; a file that was named is expected to be a result.
         errors = [
             file.error
-            for path, file in found.items()
+            for path, file in files.items()
             if file.error and (path in self._paths or "no result" not in file.error)
         ]
         state = {
@@ -152,9 +152,9 @@ class Watcher:
         for path in self._paths:
             paths += sorted(path.glob(f"*.json{SUFFIX}")) if path.is_dir() else [progress_path(path)]
         for path in dict.fromkeys(paths):
-            found = read_progress(path)
-            if found is not None and is_running(found):
-                shown = {name: found[name] for name in ("title", "done", "total", "part")}
+            progress = read_progress(path)
+            if progress is not None and is_running(progress):
+                shown = {name: progress[name] for name in ("title", "done", "total", "part")}
                 yield {"file": path.name.removesuffix(SUFFIX), **shown}
 
 
@@ -165,11 +165,11 @@ def run_id(text: str) -> str:
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
     """Return the rows of a result for the page: title, seconds, ratios, and the result of the bar."""
-    found = []
+    rows = []
     for row in result.rows:
         summary = row.summary()
         ratios = {peer: ratio for peer in row.peers if (ratio := row.ratio(peer, result.confidence))}
-        found.append(
+        rows.append(
             {
                 "title": str(row.key),
                 "seconds": summary.median if summary else None,
@@ -177,7 +177,7 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
                 "outcome": row.verdict_at(result.confidence),
             }
         )
-    return found
+    return rows
 
 
 def _head(identity: str, name: str, result: Result) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _head(identity: str, name: str, result: Result) -> dict[str, Any]:
 
 def _stamp(path: Path) -> Stamp | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

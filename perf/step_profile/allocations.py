@@ -49,9 +49,9 @@ def memory_of_trace(trace: Trace) -> list[dict[str, Any]]:
         site = site_of(span) if nbytes > 0 else ""
         changes.setdefault(device, []).append(Change(moment, address, nbytes, site))
     return [
-        found
+        memory
         for device, members in sorted(changes.items())
-        if (found := memory_over_time(device, sorted(members, key=lambda each: each.moment))) is not None
+        if (memory := memory_over_time(device, sorted(members, key=lambda each: each.moment))) is not None
     ]
 
 
@@ -64,7 +64,7 @@ def memory_over_time(device: str, changes: Sequence[Change]) -> dict[str, Any] |
     """
     known: dict[int, tuple[str, int]] = {}
     live: dict[str, int] = {}
-    most: dict[str, int] = {}
+    peak_of: dict[str, int] = {}
     counts: dict[str, int] = {}
     steps: list[tuple[int, str, int]] = []
     total = peak = peak_at = 0
@@ -80,7 +80,7 @@ def memory_over_time(device: str, changes: Sequence[Change]) -> dict[str, Any] |
             continue
         steps.append((moment, site, nbytes))
         live[site] = live.get(site, 0) + nbytes
-        most[site] = max(most.get(site, 0), live[site])
+        peak_of[site] = max(peak_of.get(site, 0), live[site])
         total += nbytes
         if total > peak:
             peak, peak_at, at_peak = (
@@ -90,7 +90,7 @@ def memory_over_time(device: str, changes: Sequence[Change]) -> dict[str, Any] |
             )
     if not steps:
         return None
-    order = sorted(most, key=lambda name: (-at_peak.get(name, 0), -most[name], name))
+    order = sorted(peak_of, key=lambda name: (-at_peak.get(name, 0), -peak_of[name], name))
     shown = order[:SITES]
     chosen = _choice(steps, peak_at)
     values: dict[str, list[int]] = {name: [] for name in [*shown, OTHERS]}
@@ -104,7 +104,7 @@ def memory_over_time(device: str, changes: Sequence[Change]) -> dict[str, Any] |
         {
             "name": name,
             "at_peak": at_peak.get(name, 0),
-            "most": most[name],
+            "most": peak_of[name],
             "allocations": counts[name],
             "bytes": values[name],
         }
@@ -161,32 +161,32 @@ def read_snapshot(path: Path) -> dict[str, Any]:
     """
     try:
         with open_regular(path) as file:
-            found = _Plain(file).load()
+            snapshot = _Plain(file).load()
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # a damaged pickle raises almost anything
         raise TraceError(f"{path}: not a snapshot of tt.cuda.memory: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("device_traces"), list):
+    if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
         raise TraceError(f"{path}: not a snapshot of tt.cuda.memory: expected a dict with device_traces")
-    return found
+    return snapshot
 
 
 def memory_of_snapshot(path: Path) -> list[dict[str, Any]]:
     """Return the memory of each device of a snapshot file. Raise TraceError if it has no recorded events."""
     devices = read_snapshot(path)["device_traces"]
     try:
-        found = [
+        memories = [
             memory
             for index, entries in enumerate(devices)
             if (memory := memory_over_time(f"cuda:{index}", list(_snapshot_changes(entries)))) is not None
         ]
     except (KeyError, TypeError, AttributeError) as error:
         raise TraceError(f"{path}: damaged: {type(error).__name__}: {error}") from None
-    if not found:
+    if not memories:
         raise TraceError(
             f"{path}: no allocation is recorded in it; call tt.cuda.memory._record_memory_history() before"
         )
-    return found
+    return memories
 
 
 def _snapshot_changes(entries: Sequence[dict[str, Any]]) -> Iterable[Change]:

@@ -115,16 +115,16 @@ def format_rows(trace: Trace, top: int = 15) -> str:
 
 def totals(trace: Trace) -> list[str]:
     """Return sentences: the time of a step with the profiler, without it, and predicted."""
-    said = [f"A step took {_shown(trace.duration / trace.steps / 1e9)} with the profiler"]
+    sentences = [f"A step took {_shown(trace.duration / trace.steps / 1e9)} with the profiler"]
     seconds, plan = trace.step.get("seconds"), trace.step.get("plan")
     if seconds:
-        said[0] += f", {_shown(seconds)} without it"
+        sentences[0] += f", {_shown(seconds)} without it"
     if plan:
-        said.append(
+        sentences.append(
             f"Predicted by tt.perf.plan: {_shown(plan['seconds'])} on {plan['device']}, {_shown(plan['work_seconds'])} "
             f"of work and {_shown(plan['overhead_seconds'])} of overhead"
         )
-    return said
+    return sentences
 
 
 def _shown(seconds: float) -> str:

@@ -47,12 +47,12 @@ def _record(path: Path, spans: int) -> dict[str, Any]:
 
 def _peaks(step: dict[str, Any], trace: Any) -> list[str]:
     """Compare the peak of the memory that the step allocated with the prediction."""
-    found = memory_of_trace(trace)
-    if not found:
+    memories = memory_of_trace(trace)
+    if not memories:
         return []
-    peaks = ", ".join(f"{each['peak']:,} bytes on {each['device']}" for each in found)
-    said = f"The step allocated at most {peaks} at once"
+    peaks = ", ".join(f"{each['peak']:,} bytes on {each['device']}" for each in memories)
+    sentence = f"The step allocated at most {peaks} at once"
     plan = step.get("plan")
     if plan:
-        said += f"; predicted: {plan['peak_bytes'] - plan['given_bytes']:,} bytes beside its arguments"
-    return [f"{said}."]
+        sentence += f"; predicted: {plan['peak_bytes'] - plan['given_bytes']:,} bytes beside its arguments"
+    return [f"{sentence}."]

@@ -11,7 +11,7 @@ SPANS = 6000
 """The most spans of a page's timelines. The shortest ones are left out; an enclosing span is never shorter."""
 
 
-def timeline(trace: Trace, most: int = SPANS) -> dict[str, Any]:
+def timeline(trace: Trace, max_spans: int = SPANS) -> dict[str, Any]:
     """Return tracks, tables of names and details, and spans.
 
     A span is seven integers: track, depth, start in ns since the span before it, duration in ns, name, detail (-1:
@@ -19,14 +19,14 @@ def timeline(trace: Trace, most: int = SPANS) -> dict[str, Any]:
     number of spans that were left out.
     """
     every = [(index, span) for index, track in enumerate(trace.tracks) for span in track.spans]
-    kept = sorted(every, key=lambda each: (-each[1].duration, each[1].depth))[:most]
-    kept.sort(key=lambda each: (each[0], each[1].start, each[1].depth))
+    shown = sorted(every, key=lambda each: (-each[1].duration, each[1].depth))[:max_spans]
+    shown.sort(key=lambda each: (each[0], each[1].start, each[1].depth))
     names: dict[str, int] = {}
     details: dict[str, int] = {}
     spans: list[int] = []
     numbers: dict[int, int] = {}
     before = 0
-    for number, (track, span) in enumerate(kept):
+    for number, (track, span) in enumerate(shown):
         detail = detail_of(span)
         numbers[id(span)] = number
         spans += (
@@ -41,7 +41,7 @@ def timeline(trace: Trace, most: int = SPANS) -> dict[str, Any]:
         before = span.start
     launches = [
         number
-        for _, span in kept
+        for _, span in shown
         if span.launch is not None and id(span.launch) in numbers
         for number in (numbers[id(span.launch)], numbers[id(span)])
     ]
@@ -52,7 +52,7 @@ def timeline(trace: Trace, most: int = SPANS) -> dict[str, Any]:
         "details": list(details),
         "spans": spans,
         "launches": launches,
-        "left_out": len(every) - len(kept),
+        "left_out": len(every) - len(shown),
     }
 
 

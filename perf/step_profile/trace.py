@@ -96,9 +96,9 @@ class Span:
 @functools.lru_cache(4096)
 def _frames(stack: str) -> list[Frame]:
     """Parse a stack. The frames outside of the program's module, such as those of `runpy`, are left out."""
-    found = [_FRAME.match(part) for part in stack.split(";")]
+    matches = [_FRAME.match(part) for part in stack.split(";")]
     frames = []
-    for match in found:
+    for match in matches:
         if match is not None:
             frames.append(Frame(match["file"], int(match["line"]), match["function"]))
             if match["function"] == "<module>":
@@ -117,14 +117,14 @@ class Track:
 
     def innermost(self, moment: int) -> Span | None:
         """Return the innermost span at a moment, or None."""
-        found, level = None, self.roots
+        innermost, level = None, self.roots
         while level:
             index = bisect_right(level, moment, key=lambda span: span.start) - 1
             if index < 0 or level[index].end < moment:
                 break
-            found = level[index]
-            level = found.children
-        return found
+            innermost = level[index]
+            level = innermost.children
+        return innermost
 
 
 class MemoryChange(NamedTuple):
@@ -174,16 +174,16 @@ def read_trace(path: Path) -> Trace:
             content = file.read()
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
-        found = json.loads(content)
+        record = json.loads(content)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: damaged, or no trace: not JSON: {error}") from None
-    events = found.get("traceEvents") if isinstance(found, dict) else found
+    events = record.get("traceEvents") if isinstance(record, dict) else record
     if not isinstance(events, list):
         raise TraceError(f"{path}: no trace: expected an object with a list traceEvents")
     try:
-        return _trace(path, [each for each in events if isinstance(each, dict)], found)
+        return _trace(path, [each for each in events if isinstance(each, dict)], record)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TraceError(f"{path}: damaged: {type(error).__name__}: {error}") from None
 

@@ -100,14 +100,14 @@ def compare_results(
         if old and now:
             pairs.append((before, row, old, now))
     of_each = 1 - (1 - confidence) / max(compared or 0, len(pairs), 1)
-    found = []
+    comparisons = []
     for before, row, old, now in pairs:
         paired = in_turn and len(old) == len(now)
         interval = (trimmed_paired_interval if paired else trimmed_ratio_interval)(now, old, of_each)
         summaries = before.summary(), row.summary()
         assert summaries[0] is not None and summaries[1] is not None
-        found.append(Comparison(row.key, summaries[0].median, summaries[1].median, interval, threshold))
-    return found
+        comparisons.append(Comparison(row.key, summaries[0].median, summaries[1].median, interval, threshold))
+    return comparisons
 
 
 def contradictions(base: Result, new: Result) -> list[RowKey]:
@@ -140,10 +140,10 @@ def _times(row: Row, relative_to: str) -> list[float]:
     return [our / their for our, their in zip(ours, theirs, strict=True)] if theirs else []
 
 
-def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -> str:
+def format_comparisons(comparisons: Sequence[Comparison], base: Result, new: Result) -> str:
     """Format the rows as text, the slowest first, then the count of each kind and the geometric mean."""
     lines = [f"{'benchmark':<84}{'base us':>12}{'new us':>12}{'ratio':>8}{'interval':>16}  result"]
-    for each in sorted(found, key=lambda each: -each.ratio.estimate):
+    for each in sorted(comparisons, key=lambda each: -each.ratio.estimate):
         low, high = each.ratio.low, each.ratio.high
         interval = "" if low is None or high is None else f"[{low:.2f}, {high:.2f}]"
         past = f", by more than {each.threshold:.0%}" if each.is_regression else ""
@@ -151,10 +151,12 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
             f"{each.key!s:<84.84}{number(each.base_seconds * 1e6):>12}{number(each.new_seconds * 1e6):>12}"
             f"{each.ratio.estimate:>8.2f}{interval:>16}  {each.verdict}{past}"
         )
-    counts = {kind: sum(each.verdict == kind for each in found) for kind in (SLOWER, FASTER, SAME, UNKNOWN)}
-    mean = math.exp(math.fsum(math.log(each.ratio.estimate) for each in found) / len(found))
-    said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    lines += ["", f"{len(found)} benchmarks: {said}; geometric mean of the ratios {mean:.3f}"]
+    counts = {
+        kind: sum(each.verdict == kind for each in comparisons) for kind in (SLOWER, FASTER, SAME, UNKNOWN)
+    }
+    mean = math.exp(math.fsum(math.log(each.ratio.estimate) for each in comparisons) / len(comparisons))
+    summary = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    lines += ["", f"{len(comparisons)} benchmarks: {summary}; geometric mean of the ratios {mean:.3f}"]
     lines.append(
         f"where nothing differs, no benchmark is told apart with a probability of {new.confidence:.0%}"
     )
@@ -175,22 +177,22 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
 
 def comparison_doubts(base: Result, new: Result) -> list[str]:
     """Return reasons why a comparison of the two is less reliable."""
-    said = [
+    doubts = [
         f"note: {name} differs: {base.machine.get(name)}, {new.machine.get(name)}"
         for name in ("host", "processor", "cores", "gpu", "python")
         if base.machine.get(name) != new.machine.get(name)
     ]
     if base.settings.get("threads") != new.settings.get("threads"):
-        said.append(f"note: threads differ: {base.settings.get('threads')}, {new.settings.get('threads')}")
+        doubts.append(f"note: threads differ: {base.settings.get('threads')}, {new.settings.get('threads')}")
     if base.pairing is None or base.pairing != new.pairing:
-        said += [
+        doubts += [
             f"note: {name} was measured in one process: what differs from process to process is in no interval"
             for name, result in (("BASE", base), ("NEW", new))
             if result.settings.get("processes", 1) == 1
         ]
     if base.rehearsal or new.rehearsal:
-        said.append("note: a rehearsal's times say nothing")
-    return said
+        doubts.append("note: a rehearsal's times say nothing")
+    return doubts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,20 +221,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, print, and say by the exit status whether something is slower. Raises RefusalError."""
+    """Compare and print; return 1 if a benchmark is slower, else 0. Raise RefusalError for bad arguments."""
     base, new = _both(arguments)
-    found = compare_results(
+    comparisons = compare_results(
         base,
         new,
         threshold=arguments.threshold,
         confidence=new.confidence,
         relative_to=arguments.relative_to,
     )
-    if not found:
+    if not comparisons:
         measured = f" that was timed beside {arguments.relative_to}" if arguments.relative_to else ""
         raise ResultFileError(f"the two results have no benchmark in common{measured}")
-    print(format_comparisons(found, base, new))
-    return 1 if any(each.is_regression for each in found) else 0
+    print(format_comparisons(comparisons, base, new))
+    return 1 if any(each.is_regression for each in comparisons) else 0
 
 
 def _both(arguments: argparse.Namespace) -> tuple[Result, Result]:

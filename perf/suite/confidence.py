@@ -154,12 +154,14 @@ class _Trimmed(NamedTuple):
         logarithms = sorted(map(math.log, samples))
         count = len(logarithms)
         cut = int(TRIMMED_SHARE * count)
-        kept = logarithms[cut : count - cut]
-        drawn_in = [kept[0]] * cut + kept + [kept[-1]] * cut
-        if len(kept) < 2:
-            return cls(math.fsum(kept) / len(kept), 0.0, len(kept))
+        central = logarithms[cut : count - cut]
+        drawn_in = [central[0]] * cut + central + [central[-1]] * cut
+        if len(central) < 2:
+            return cls(math.fsum(central) / len(central), 0.0, len(central))
         spread = statistics.variance(drawn_in) * (count - 1)
-        return cls(math.fsum(kept) / len(kept), spread / (len(kept) * (len(kept) - 1)), len(kept))
+        return cls(
+            math.fsum(central) / len(central), spread / (len(central) * (len(central) - 1)), len(central)
+        )
 
 
 def _t_interval(

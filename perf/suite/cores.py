@@ -78,14 +78,14 @@ class Cores:
         """Hold the threads that were started since the last call: those of one pool to different cores."""
         if not self._caller:
             return
-        found = _threads()
-        self._core_of = {thread: core for thread, core in self._core_of.items() if thread in found}
+        threads = _threads()
+        self._core_of = {thread: core for thread, core in self._core_of.items() if thread in threads}
         if self._caller not in self._core_of:
             self._core_of[self._caller] = self.held[0]
             _hold(self._caller, self.held[:1])
         load = Counter(self._core_of.values())
         free = sorted(self.held[1:] or self.held, key=lambda core: load[core])
-        for index, thread in enumerate(sorted(found - self._core_of.keys())):
+        for index, thread in enumerate(sorted(threads - self._core_of.keys())):
             self._core_of[thread] = free[index % len(free)]
             _hold(thread, [self._core_of[thread]])
 

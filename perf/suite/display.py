@@ -177,14 +177,14 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
     for name, width in (("bytes_per_second", 8), ("flops_per_second", 9)):
         cells.append(f"{'' if not derived[name] else number(derived[name] / 1e9):>{width}}")
     cells.append(f"{'' if derived['of_limit'] is None else format(derived['of_limit'], '.0%'):>9}")
-    most = (
+    target = (
         ""
         if row.bar is None
         else f"{row.bar.most:.2f}"
         if row.bar.peer
         else f"{number(row.bar.most * 1e6)} us"
     )
-    return f"{label:<62.62}{''.join(cells)}{most:>11}  {shown_verdict(derived['verdict'])}".rstrip()
+    return f"{label:<62.62}{''.join(cells)}{target:>11}  {shown_verdict(derived['verdict'])}".rstrip()
 
 
 def shown_verdict(verdict: str) -> str:
@@ -207,7 +207,7 @@ def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, floa
         ratio = row.ratio(peer)
         if ratio is not None and row.operator != NEW_SHAPES:
             ratios.setdefault(row.suite, []).append(math.log(ratio.estimate))
-    return {suite: (len(found), math.exp(math.fsum(found) / len(found))) for suite, found in ratios.items()}
+    return {suite: (len(logs), math.exp(math.fsum(logs) / len(logs))) for suite, logs in ratios.items()}
 
 
 def format_means(rows: list[Row]) -> list[str]:
@@ -229,14 +229,14 @@ def _tail(result: Result) -> list[str]:
         row.verdict_at(result.confidence).partition(" in ")[0].partition(":")[0] for row in result.rows
     ]
     counts = {name: verdicts.count(name) for name in (MET, MISSED, UNSURE, "missing", "WRONG", "FAILED")}
-    said = ", ".join(f"{count} {shown_verdict(name)}" for name, count in counts.items() if count)
+    summary = ", ".join(f"{count} {shown_verdict(name)}" for name, count in counts.items() if count)
     if counts[UNSURE]:
-        said += " (inconclusive: the target is within the interval)"
+        summary += " (inconclusive: the target is within the interval)"
     state = "complete" if result.complete else "INCOMPLETE"
     rehearsal = ["a rehearsal: its times say nothing"] if result.rehearsal else []
     return [
         "",
-        f"{state}: {timed} of {len(result.rows)} benchmarks timed{': ' + said if said else ''}",
+        f"{state}: {timed} of {len(result.rows)} benchmarks timed{': ' + summary if summary else ''}",
         *rehearsal,
     ]
 

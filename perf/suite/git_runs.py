@@ -43,14 +43,14 @@ def measure_commits(
             name: stack.enter_context(checked_out(commit, folder / name))
             for name, commit in (("base", base), ("new", new))
         }
-        found: dict[str, list[Result]] = {name: [] for name in sides}
+        results: dict[str, list[Result]] = {name: [] for name in sides}
         for turn in range(turns):
             for name in rotated(list(sides), turn):
                 path = folder / f"{name}-{turn}.json"
-                found[name].append(_measured(sides[name], path, suites, rows))
+                results[name].append(_measured(sides[name], path, suites, rows))
     pairing = uuid.uuid4().hex
     base_result, new_result = (
-        merged(found[name], everywhere=True, pairing=pairing) for name in ("base", "new")
+        merged(results[name], everywhere=True, pairing=pairing) for name in ("base", "new")
     )
     return base_result, new_result
 

@@ -143,7 +143,7 @@ def load_libraries(peers: Iterable[str], device: str, rehearsal: bool) -> list[L
         raise SetupError(
             "no CUDA GPU is available here; TRITEN_CUDA=interpret with --rehearse runs every row without one"
         )
-    found = [Library(OURS, device)]
+    libraries = [Library(OURS, device)]
     for name in dict.fromkeys(peers):
         if importlib.util.find_spec(name) is None:
             raise SetupError(
@@ -151,7 +151,7 @@ def load_libraries(peers: Iterable[str], device: str, rehearsal: bool) -> list[L
             )
         if rehearsal and device == "cuda":
             if name == "torch":
-                found.append(Library(name, "cpu"))
+                libraries.append(Library(name, "cpu"))
             continue
         if name not in PEERS[device]:
             raise SetupError(
@@ -162,5 +162,5 @@ def load_libraries(peers: Iterable[str], device: str, rehearsal: bool) -> list[L
             raise SetupError(
                 "the peer torch sees no GPU: install one built for CUDA, or leave it out of --peers"
             )
-        found.append(library)
-    return found
+        libraries.append(library)
+    return libraries

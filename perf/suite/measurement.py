@@ -111,8 +111,8 @@ class Measurement:
         if workload.compared and workload.prepare is None and (wrong := disagreement(workload, rivals)):
             return replace(row, note=f"WRONG: {wrong}")
         if workload.prepare is None and workload.counted:
-            found = self._cost(workload)
-            row = replace(row, bytes=found.bytes, flops=found.flops)
+            cost = self._cost(workload)
+            row = replace(row, bytes=cost.bytes, flops=cost.flops)
         try:
             with self._released(workload):
                 return replace(row, samples=self._times(workload, rivals, threads))
@@ -223,9 +223,9 @@ class _Codes:
         assert self._shown is not None
         if self._workload.result:
             exec(self.statement, namespace)
-        found = library.value(eval(self._shown, namespace))
+        result = library.value(eval(self._shown, namespace))
         exec(self._reset, namespace)
-        return found
+        return result
 
 
 def names_in(code: CodeType) -> set[str]:

@@ -34,12 +34,12 @@ def merged(results: Sequence[Result], *, everywhere: bool = False, pairing: str 
     for result in results:
         for row in result.rows:
             rows.setdefault(row.key, []).append(row)
-    timed = {key: [row for row in found if row.samples] for key, found in rows.items()}
-    kept = {key: len(found) == len(results) or not everywhere for key, found in timed.items()}
+    timed = {key: [row for row in row_runs if row.samples] for key, row_runs in rows.items()}
+    is_included = {key: len(row_runs) == len(results) or not everywhere for key, row_runs in timed.items()}
     last = results[-1]
     return replace(
         results[0],
-        rows=[_merged_row(found, timed[key]) for key, found in rows.items() if kept[key]],
+        rows=[_merged_row(row_runs, timed[key]) for key, row_runs in rows.items() if is_included[key]],
         limits=_best_limits([result.limits for result in results]),
         pairing=pairing,
         complete=all(result.complete for result in results),
@@ -47,14 +47,14 @@ def merged(results: Sequence[Result], *, everywhere: bool = False, pairing: str 
     )
 
 
-def _merged_row(found: Sequence[Row], timed: Sequence[Row]) -> Row:
-    notes = [row.note for row in found if row.note]
+def _merged_row(runs: Sequence[Row], timed: Sequence[Row]) -> Row:
+    notes = [row.note for row in runs if row.note]
     # A library that one run could not time has no sample beside the others'.
     libraries = (
         [name for name in timed[0].samples if all(name in row.samples for row in timed)] if timed else []
     )
     samples = {name: [statistics.median(row.samples[name]) for row in timed] for name in libraries}
-    return replace(found[0], samples=samples, note=notes[0] if notes else "")
+    return replace(runs[0], samples=samples, note=notes[0] if notes else "")
 
 
 def _best_limits(limits: Sequence[Limits]) -> Limits:

@@ -49,19 +49,19 @@ def measure_in_processes(
         ProcessFailed: if a process measured nothing.
         KeyboardInterrupt: after what was done has been kept.
     """
-    found: list[Result] = []
+    results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="triten-run-") as folder:
 
         def measure(extra: Sequence[str]) -> Result:
-            path = Path(folder) / f"{len(found)}.json"
+            path = Path(folder) / f"{len(results)}.json"
             try:
                 status = _run([*command, "--processes", "1", *extra, "-o", str(path)])
             except KeyboardInterrupt:
                 status = 130
             if status not in WITH_A_FILE or not path.exists():
                 raise KeyboardInterrupt if status == 130 else ProcessFailed(status)
-            found.append(read_results(path))
-            whole = merged(found)
+            results.append(read_results(path))
+            whole = merged(results)
             keep(whole)
             if status == 130:
                 raise KeyboardInterrupt

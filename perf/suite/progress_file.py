@@ -63,15 +63,15 @@ def read_progress(path: Path) -> dict[str, Any] | None:
     """Return the object of a progress file; None if it is missing or invalid."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(MAX_BYTES))
+            record = json.loads(file.read(MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     kinds = {"title": str, "part": str, "host": str, "done": int, "total": int, "pid": int}
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(name), kind) for name, kind in kinds.items()
+    if not isinstance(record, dict) or not all(
+        isinstance(record.get(name), kind) for name, kind in kinds.items()
     ):
         return None
-    return {name: found[name] for name in kinds}
+    return {name: record[name] for name in kinds}
 
 
 def is_running(progress: dict[str, Any]) -> bool:

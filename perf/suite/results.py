@@ -197,12 +197,12 @@ class Row:
 
     def verdict_at(self, confidence: float) -> str:
         """Return the result of the bar at this confidence."""
-        bar, found = self.bar, self._barred(confidence)
-        if bar is None or found is None or self.note.startswith("WRONG"):
+        bar, interval = self.bar, self._barred(confidence)
+        if bar is None or interval is None or self.note.startswith("WRONG"):
             return self.note
-        if found.low is None or found.high is None or found.low <= bar.most < found.high:
+        if interval.low is None or interval.high is None or interval.low <= bar.most < interval.high:
             return UNSURE
-        return MET if found.high <= bar.most else MISSED
+        return MET if interval.high <= bar.most else MISSED
 
     def _barred(self, confidence: float) -> Interval | None:
         if self.bar is None:
@@ -347,10 +347,10 @@ def read_results(path: Path) -> Result:
             f"{path}: damaged, or no result file: not UTF-8 at byte {error.start}"
         ) from None
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
+        record = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ResultFileError(f"{path}: damaged, or no result file: not JSON: {error}") from None
-    return _Reader(path).result(found)
+    return _Reader(path).result(record)
 
 
 def _refuse_constant(name: str) -> float:
@@ -440,12 +440,12 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def result(self, found: Any) -> Result:
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+    def result(self, record: Any) -> Result:
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ResultFileError(
                 f'{self._path}: no result of `python -m triten.perf run`: "format" is not "{FORMAT}"'
             )
-        version = found.get("version")
+        version = record.get("version")
         if not _is_count(version):
             raise self._damage("version", "a whole number", version)
         if version != VERSION:
@@ -454,48 +454,48 @@ class _Reader:
             raise ResultFileError(
                 f"{self._path}: version {version} of the format is {age} than {VERSION}, which is read here: {remedy}"
             )
-        head = self._fields(found, _RESULT_FIELDS, "")
+        head = self._fields(record, _RESULT_FIELDS, "")
         limits = Limits(**self._fields(head.pop("limits"), _LIMIT_FIELDS, "limits."))
         rows = [self._row(row, f"rows[{index}]") for index, row in enumerate(head.pop("rows"))]
-        seen: set[RowKey] = set()
+        keys: set[RowKey] = set()
         for index, row in enumerate(rows):
-            if row.key in seen:
+            if row.key in keys:
                 raise self._damage(f"rows[{index}]", "a row of its own", str(row.key))
-            seen.add(row.key)
+            keys.add(row.key)
         return Result(**head, limits=limits, rows=rows)
 
-    def _row(self, found: Any, place: str) -> Row:
-        if not isinstance(found, dict):
-            raise self._damage(place, "an object", found)
-        fields = self._fields(found, _ROW_FIELDS, f"{place}.")
+    def _row(self, record: Any, path: str) -> Row:
+        if not isinstance(record, dict):
+            raise self._damage(path, "an object", record)
+        fields = self._fields(record, _ROW_FIELDS, f"{path}.")
         lengths = set()
         for library, samples in fields["samples"].items():
-            where = f"{place}.samples.{library}"
+            samples_path = f"{path}.samples.{library}"
             if not isinstance(samples, list):
-                raise self._damage(where, "a list of seconds", samples)
+                raise self._damage(samples_path, "a list of seconds", samples)
             for index, sample in enumerate(samples):
                 if not _is_positive(sample):
-                    raise self._damage(f"{where}[{index}]", "positive seconds", sample)
+                    raise self._damage(f"{samples_path}[{index}]", "positive seconds", sample)
             lengths.add(len(samples))
         if len(lengths) > 1:
-            raise self._damage(f"{place}.samples", "as many of each library", sorted(lengths))
+            raise self._damage(f"{path}.samples", "as many of each library", sorted(lengths))
         if fields["bar"] is not None:
             fields["bar"] = Bar(**fields["bar"])
         return Row(**fields)
 
     def _fields(
-        self, found: Mapping[str, Any], fields: Mapping[str, tuple[str, Check]], place: str
+        self, record: Mapping[str, Any], fields: Mapping[str, tuple[str, Check]], path: str
     ) -> dict[str, Any]:
         taken = {}
         for name, (expected, check) in fields.items():
-            if name not in found:
-                raise ResultFileError(f"{self._path}: damaged: {place}{name} is missing")
-            if not check(found[name]):
-                raise self._damage(f"{place}{name}", expected, found[name])
-            taken[name] = found[name]
+            if name not in record:
+                raise ResultFileError(f"{self._path}: damaged: {path}{name} is missing")
+            if not check(record[name]):
+                raise self._damage(f"{path}{name}", expected, record[name])
+            taken[name] = record[name]
         return taken
 
-    def _damage(self, place: str, expected: str, given: Any) -> ResultFileError:
-        shown = repr(given)
+    def _damage(self, path: str, expected: str, value: Any) -> ResultFileError:
+        shown = repr(value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        return ResultFileError(f"{self._path}: damaged: {place}: expected {expected}, got {shown}")
+        return ResultFileError(f"{self._path}: damaged: {path}: expected {expected}, got {shown}")

@@ -157,12 +157,12 @@ def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
         command += ["--rounds", str(PROCESS_ROUNDS)]
     if arguments.row_seconds is None:
         command += ["--row-seconds", str(PROCESS_ROW_SECONDS)]
-    kept: list[Result] = []
+    merged: list[Result] = []
 
     def keep(result: Result) -> None:
         result.settings = {**result.settings, "processes": processes}
         result.command = list(arguments.command_line)
-        kept[:] = [result]
+        merged[:] = [result]
         write_result(result, arguments.output)
 
     require_writable(arguments.output)
@@ -171,9 +171,9 @@ def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
         command += ["--progress", str(path)]
     noted = ProgressFile(path)
 
-    def show(said: str) -> None:
-        print(said, file=sys.stderr)
-        noted.write(part=said)
+    def show(description: str) -> None:
+        print(description, file=sys.stderr)
+        noted.write(part=description)
 
     try:
         with noted:
@@ -181,12 +181,12 @@ def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
     except ProcessFailed as failure:
         return failure.status
     except KeyboardInterrupt:
-        if not kept:
+        if not merged:
             raise
-        kept[0].complete = False
-        write_result(kept[0], arguments.output)
-        return _interrupted(kept[0], arguments.output)
-    return _finished(kept[0], arguments.output)
+        merged[0].complete = False
+        write_result(merged[0], arguments.output)
+        return _interrupted(merged[0], arguments.output)
+    return _finished(merged[0], arguments.output)
 
 
 def _progress_path(arguments: argparse.Namespace) -> Path | None:
@@ -197,8 +197,8 @@ def _progress_path(arguments: argparse.Namespace) -> Path | None:
 
 def _interrupted(result: Result, output: Path | None) -> int:
     print(format_result(result))
-    kept = f"; {output} has what was done" if output else ""
-    print(f"run: interrupted{kept}", file=sys.stderr)
+    file_note = f"; {output} has what was done" if output else ""
+    print(f"run: interrupted{file_note}", file=sys.stderr)
     return INTERRUPTED
 
 
@@ -219,22 +219,22 @@ def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
     unknown = [name for name in suites if name not in SUITES]
     if unknown:
         raise SetupError(f"no suite is called {unknown[0]!r}; there are {', '.join(SUITES)}")
-    wanted = expression(rows)
+    pattern = expression(rows)
     workloads = all_workloads(list(dict.fromkeys(suites)), scale)
-    found = [workload for workload in workloads if wanted.search(workload.title)]
-    if not found:
+    selected = [workload for workload in workloads if pattern.search(workload.title)]
+    if not selected:
         raise SetupError(f"no benchmark of {', '.join(suites)} matches {rows!r}")
-    return found
+    return selected
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Workload]:
     """Return the matching workloads of the suites and of the user's files."""
     if not arguments.files:
         return chosen(arguments.suite or list(SUITES), arguments.rows, _scale(arguments))
-    wanted = expression(arguments.rows)
+    pattern = expression(arguments.rows)
     of_suites = chosen(arguments.suite, "", _scale(arguments)) if arguments.suite else []
-    found = [*load_benchmarks(arguments.files), *of_suites]
-    matching = [workload for workload in found if wanted.search(workload.title)]
+    workloads = [*load_benchmarks(arguments.files), *of_suites]
+    matching = [workload for workload in workloads if pattern.search(workload.title)]
     if not matching:
         raise SetupError(f"no benchmark of {', '.join(map(str, arguments.files))} matches {arguments.rows!r}")
     return matching
@@ -265,10 +265,10 @@ def _effort(arguments: argparse.Namespace) -> Effort:
     )
 
 
-def _threads(wanted: int | None) -> int:
+def _threads(requested: int | None) -> int:
     """Return the number of threads of every library: the number of cores, or fewer."""
     cores = len(available_cores()) or os.cpu_count() or 1
-    threads = wanted or cores
+    threads = requested or cores
     if threads > cores:
         raise SetupError(f"--threads {threads}: this process may use {cores} cores")
     return threads

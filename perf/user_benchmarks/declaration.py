@@ -198,8 +198,8 @@ def label(value: Any) -> str:
 def _named(baseline: Function | Mapping[str, Function] | None) -> dict[str, Function]:
     if baseline is None:
         return {}
-    found = dict(baseline) if isinstance(baseline, Mapping) else {_name_of(baseline): baseline}
-    for name, function in found.items():
+    baselines = dict(baseline) if isinstance(baseline, Mapping) else {_name_of(baseline): baseline}
+    for name, function in baselines.items():
         if name == OURS:
             raise ValueError(
                 f"a baseline must not be named {OURS!r}, which stands for the benchmark itself; "
@@ -207,7 +207,7 @@ def _named(baseline: Function | Mapping[str, Function] | None) -> dict[str, Func
             )
         if not callable(function):
             raise TypeError(f"baseline {name!r} must be a function, got {type(function).__name__}")
-    return found
+    return baselines
 
 
 def _name_of(function: Function) -> str:

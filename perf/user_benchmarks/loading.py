@@ -30,7 +30,7 @@ def load_benchmarks(paths: Sequence[Path]) -> list[FunctionWorkload]:
     Raises:
         SetupError: if a file does not exist, is not Python, has no benchmark, or two files have the same name.
     """
-    found: list[FunctionWorkload] = []
+    workloads_of_files: list[FunctionWorkload] = []
     stems: dict[str, Path] = {}
     for path in paths:
         if path.suffix != ".py":
@@ -45,8 +45,8 @@ def load_benchmarks(paths: Sequence[Path]) -> list[FunctionWorkload]:
         workloads = _workloads(path)
         if not workloads:
             raise SetupError(f"{path}: no function is decorated with @tt.perf.benchmark")
-        found += workloads
-    return found
+        workloads_of_files += workloads
+    return workloads_of_files
 
 
 def _workloads(path: Path) -> list[FunctionWorkload]:

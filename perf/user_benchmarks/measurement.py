@@ -105,9 +105,9 @@ class FunctionMeasurement(Measurement):
         names = {f"a{index}": value for index, value in enumerate(arguments)} | {
             f"k{index}": value for index, value in enumerate(named.values())
         }
-        given = [f"a{index}" for index in range(len(arguments))]
-        given += [f"{name}=k{index}" for index, name in enumerate(named)]
-        statement = f"function({', '.join(given)})"
+        argument_list = [f"a{index}" for index in range(len(arguments))]
+        argument_list += [f"{name}=k{index}" for index, name in enumerate(named)]
+        statement = f"function({', '.join(argument_list)})"
         work = statement_slice(
             statement,
             {"function": namespace["function"], **names},

@@ -201,7 +201,7 @@ def test_rivals_are_timed_in_turn() -> None:
 
 
 def test_without_a_peer_there_are_numbers_still() -> None:
-    peer = Peer(wanted=False, rehearsal=True)
+    peer = Peer(enabled=False, rehearsal=True)
     pair = peer.randn((3, 4), "bfloat16")
     assert pair.theirs is None
     assert (pair.ours.dtype, pair.ours.device.type) == (tt.bfloat16, "cuda")
@@ -210,7 +210,7 @@ def test_without_a_peer_there_are_numbers_still() -> None:
 
 def test_a_peer_has_the_same_numbers_and_sees_a_wrong_result() -> None:
     pytest.importorskip("torch")
-    peer = Peer(wanted=True, rehearsal=True)
+    peer = Peer(enabled=True, rehearsal=True)
     a = peer.randn((3, 4, 5, 2), "bfloat16", channels_last=True)
     assert a.ours.stride() == a.theirs.stride()
     assert peer.disagreement(a.ours, a.theirs, 0.0) is None

@@ -27,10 +27,10 @@ LARGEST_HEAD_OF_TWO_SUMS = 128
 
 def efficient_attention_backward(call: StructuredCall) -> PlannedKernel:
     """Compute the requested gradients of query, key and value."""
-    given = [call.args[name] for name in ("query", "key", "value")]
+    specs = [call.args[name] for name in ("query", "key", "value")]
     grad, out, mask = (call.args[name] for name in ("grad_out_", "out", "attn_bias"))
-    check_dtypes(call, [*given, grad, out, *([] if mask is None else [mask])])
-    sizes = Sizes.of(*given)
+    check_dtypes(call, [*specs, grad, out, *([] if mask is None else [mask])])
+    sizes = Sizes.of(*specs)
     if sizes.lines == 0 and sizes.batch * sizes.heads_k * sizes.length_k == 0:
         return PlannedKernel(launch_nothing)
     return PlannedKernel(Backward(call, sizes, mask))
@@ -55,8 +55,8 @@ class Backward:
             strict=True,
         )
         self.has_whole_lines = Arguments(call, sizes, tuple(lines), mask).has_whole_lines
-        given = [spec for spec, _ in self.operands[:4]]
-        self.specialized = None if mask is not None else plan_specialized(call, sizes, given)
+        specs = [spec for spec, _ in self.operands[:4]]
+        self.specialized = None if mask is not None else plan_specialized(call, sizes, specs)
         self._variants: dict[tuple[bool, bool, bool], list[tuple[Run, tuple[int, ...]]]] = {}
         self._allocate = get_allocator("cuda").allocate
 
@@ -145,8 +145,8 @@ class Backward:
             return chosen
         shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
         dtype = query.dtype.triton_name or ""
-        found = configuration(kernel, self.call.device, dtype, shape, chosen)
-        return found if found.tile[2:] == chosen.tile[2:] else chosen
+        tuned = configuration(kernel, self.call.device, dtype, shape, chosen)
+        return tuned if tuned.tile[2:] == chosen.tile[2:] else chosen
 
     def _planned(
         self,

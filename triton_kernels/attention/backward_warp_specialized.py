@@ -35,10 +35,10 @@ class SpecializedBackward:
         self,
         call: StructuredCall,
         sizes: Sizes,
-        given: Sequence[DescribedTensor],
+        operands: Sequence[DescribedTensor],
         grads: Sequence[DescribedTensor | None],
     ) -> None:
-        self._call, self._sizes, self._given, self._grads = call, sizes, given, grads
+        self._call, self._sizes, self._given, self._grads = call, sizes, operands, grads
         tiles = specialized_backward_tiles(sizes.head)
         assert tiles is not None
         self._keys, self._queries = tiles
@@ -108,21 +108,21 @@ class SpecializedBackward:
 
 
 def plan_specialized(
-    call: StructuredCall, sizes: Sizes, given: Sequence[TensorSpec]
+    call: StructuredCall, sizes: Sizes, specs: Sequence[TensorSpec]
 ) -> SpecializedBackward | None:
     """Return the launches for query, key, value and gradient, or None if the operands or the device do not
     qualify.
     """
     if (
-        given[0].itemsize != 2
+        specs[0].itemsize != 2
         or specialized_backward_tiles(sizes.head) is None
         or not can_run(call.device, sizes)
     ):
         return None
-    tensors = [described(spec) for spec in given]
-    found = [tensor for tensor in tensors if tensor is not None]
+    tensors = [described(spec) for spec in specs]
+    qualified = [tensor for tensor in tensors if tensor is not None]
     output_mask = call.extra["wanted"]
     grads = [described(spec) if output_mask[i] else None for i, spec in enumerate(call.outputs)]
-    if len(found) < len(tensors) or any(output_mask[i] and grad is None for i, grad in enumerate(grads)):
+    if len(qualified) < len(tensors) or any(output_mask[i] and grad is None for i, grad in enumerate(grads)):
         return None
-    return SpecializedBackward(call, sizes, found, grads)
+    return SpecializedBackward(call, sizes, qualified, grads)

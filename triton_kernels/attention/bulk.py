@@ -48,16 +48,16 @@ def refused(why: str, *values: object) -> None:
     choices.chosen("no tensor descriptors", why, *values)
 
 
-def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bulk | None:
+def plan_bulk(call: StructuredCall, sizes: Sizes, specs: list[TensorSpec]) -> Bulk | None:
     """Return the launch for operands and an output that tensor maps describe, or None if it does not apply.
 
     It takes no mask and no dropout, a positive scale, and addresses that are multiples of 16.
     """
-    query, out, device = given[0], call.outputs[0], call.device
+    query, out, device = specs[0], call.outputs[0], call.device
     design = driver().properties(device.resolved_index).design
     if query.itemsize != 2 or design < FIRST_DESIGN:
         return refused("{} has 4 bytes or more, or the device has none", query.dtype.name)
-    tensors = [described(spec) for spec in (*given, out)]
+    tensors = [described(spec) for spec in (*specs, out)]
     if None in tensors:
         return refused("an operand's lines are no multiples of 16 bytes apart")
     dtype, numbers = query.dtype.triton_name or "", sizes.numbers()
@@ -104,8 +104,8 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bu
     def run(
         addresses: list[int], out_data: int, logsumexp: int | None, draws: list[int], scale: float
     ) -> None:
-        kept = [] if logsumexp is None else [logsumexp]
-        launch(grid, *addresses, out_data, *kept, *draws, *passed, scale)
+        statistics = [] if logsumexp is None else [logsumexp]
+        launch(grid, *addresses, out_data, *statistics, *draws, *passed, scale)
 
     return run
 
@@ -115,8 +115,8 @@ def _tile(call: StructuredCall, sizes: Sizes, dtype: str) -> Configuration:
     if interpreted():
         return chosen
     shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
-    found = configuration(attention_bulk, call.device, dtype, shape, chosen)
-    return found if found.tile[2:] == chosen.tile[2:] else chosen
+    tuned = configuration(attention_bulk, call.device, dtype, shape, chosen)
+    return tuned if tuned.tile[2:] == chosen.tile[2:] else chosen
 
 
 def _operand_types(sizes: Sizes, dtype: str, chosen: Configuration) -> dict[str, str]:

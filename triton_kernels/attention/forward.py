@@ -43,13 +43,13 @@ def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[in
 def efficient_attention(call: StructuredCall) -> PlannedKernel:
     """Compute softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
     statistics = call.outputs[1]
-    given = [call.args[name] for name in ("query", "key", "value")]
+    specs = [call.args[name] for name in ("query", "key", "value")]
     mask: TensorSpec | None = call.args["attn_bias"]
-    check_dtypes(call, [*given, *([] if mask is None else [mask])])
-    sizes = Sizes.of(*given)
+    check_dtypes(call, [*specs, *([] if mask is None else [mask])])
+    sizes = Sizes.of(*specs)
     if sizes.lines == 0:
         return PlannedKernel(launch_nothing)
-    forward = Forward(call, sizes, [with_unit_stride(spec) for spec in given], mask)
+    forward = Forward(call, sizes, [with_unit_stride(spec) for spec in specs], mask)
     saves = statistics.numel > 0
 
     def into(
@@ -212,8 +212,8 @@ class Forward:
             drawn: list[int | float],
         ) -> None:
             if finish is None:
-                kept = [] if logsumexp is None else [logsumexp]
-                launch(grid, *addresses, out, *kept, *numbers, *passed, scale, *drawn)
+                statistics = [] if logsumexp is None else [logsumexp]
+                launch(grid, *addresses, out, *statistics, *numbers, *passed, scale, *drawn)
                 return
             totals = allocate(4 * parts * sizes.lines * sizes.width_v, device)
             sums, tops = (allocate(4 * parts * sizes.lines, device) for _ in range(2))
@@ -227,8 +227,8 @@ class Forward:
     def _measured(self, dtype: str, chosen: Configuration) -> Configuration:
         sizes = self.sizes
         shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
-        found = configuration(attention, self.call.device, dtype, shape, chosen)
-        return found if found.tile[2:] == chosen.tile[2:] else chosen
+        tuned = configuration(attention, self.call.device, dtype, shape, chosen)
+        return tuned if tuned.tile[2:] == chosen.tile[2:] else chosen
 
     def _merged(self, parts: int) -> Callable[..., None]:
         sizes, out = self.sizes, self.call.outputs[0]
@@ -265,8 +265,10 @@ class Forward:
         def run(
             totals: Any, sums: Any, tops: Any, out_data: int, logsumexp: int | None, kept_scale: float
         ) -> None:
-            kept = [] if logsumexp is None else [logsumexp]
-            launch(grid, totals.address, sums.address, tops.address, out_data, *kept, *passed, kept_scale)
+            statistics = [] if logsumexp is None else [logsumexp]
+            launch(
+                grid, totals.address, sums.address, tops.address, out_data, *statistics, *passed, kept_scale
+            )
 
         return run
 

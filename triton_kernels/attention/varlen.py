@@ -47,9 +47,9 @@ class Problem:
 
     def __init__(self, call: StructuredCall, names: tuple[str, ...]) -> None:
         self.call = call
-        given = [call.args[name] for name in names]
-        check_dtypes(call, given)
-        self.operands = [with_unit_stride(spec) for spec in given]
+        specs = [call.args[name] for name in names]
+        check_dtypes(call, specs)
+        self.operands = [with_unit_stride(spec) for spec in specs]
         self.is_packed = call.args["query"].ndim == 3
         table: TensorSpec | None = call.args.get("block_table")
         self.specs = {
@@ -69,8 +69,8 @@ class Problem:
             length = table.sizes[1] * page_size if n_pages else 0
             self.sizes = dataclasses.replace(self.sizes, length_k=length)
         # Wider ones see no more, and their sums with a place stay within 32 bits.
-        most = self.sizes.length_q + self.sizes.length_k
-        self.window = [min(side, most) for side in call.extra["window"]]
+        max_side = self.sizes.length_q + self.sizes.length_k
+        self.window = [min(side, max_side) for side in call.extra["window"]]
 
     def in_batches(self, spec: TensorSpec) -> TensorSpec:
         """Return an operand with dimensions (batch or page, heads, rows, width)."""
@@ -201,27 +201,27 @@ def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
     if not problem.pages:
         pointers["starts_k"] = "*i32"
     optional: list[tuple[int, Callable[[Any], Any]]] = []
-    for place, (argument, name) in enumerate((("seqused_k", "used"), ("block_table", "table"))):
+    for index, (argument, name) in enumerate((("seqused_k", "used"), ("block_table", "table"))):
         spec: TensorSpec | None = call.args[argument]
         if spec is not None:
             pointers[name] = "*i32"
-            optional.append((place, contiguous_copy(spec)[1]))
+            optional.append((index, contiguous_copy(spec)[1]))
     pointers |= {"out": half, "logsumexp": "*fp32", "flags": "*i32"}
     forward, flags = _forward(problem, pointers), _flags(problem)
 
-    def into(out: Any, logsumexp: Any, *given: Any) -> None:
-        *data, starts_k, scale, used, table = given
+    def into(out: Any, logsumexp: Any, *inputs: Any) -> None:
+        *data, starts_k, scale, used, table = inputs
         if not problem.pages:
             data.append(starts_k)
         # Copies live until the launch.
         operands = problem.gathered(tuple(data))
-        operands += [gather((used, table)[place]) for place, gather in optional]
+        operands += [gather((used, table)[index]) for index, gather in optional]
         addresses = [x.address for x in operands]
         words = flags.begin()
         forward([*addresses, out.address, logsumexp.address, words], scale)
         if flags.driver.launch_blocking:
-            for found in flags.raised():
-                raise RuntimeError(_messages(problem)[found])
+            for fault in flags.raised():
+                raise RuntimeError(_messages(problem)[fault])
 
     return PlannedKernel(into)
 
@@ -299,8 +299,8 @@ def varlen_attention_backward(call: StructuredCall) -> PlannedKernel:
         relative = row_products_of(call, sizes, specs["grad_out"], specs["out"])
     allocate = get_allocator("cuda").allocate
 
-    def into(grad_query: Any, grad_key: Any, grad_value: Any, *given: Any) -> None:
-        grad, query, key, value, out, logsumexp, *starts, scale = given
+    def into(grad_query: Any, grad_key: Any, grad_value: Any, *inputs: Any) -> None:
+        grad, query, key, value, out, logsumexp, *starts, scale = inputs
         grad, query, key, value, out, *starts = problem.gathered((grad, query, key, value, out, *starts))
         delta = allocate(4 * sizes.lines, device)
         if relative is not None:

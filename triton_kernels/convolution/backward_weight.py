@@ -107,7 +107,7 @@ def in_vectors(spec: TensorSpec) -> Operand:
 
 def unpadded(operand: Operand) -> TensorSpec:
     """Return the copy without the padding channels."""
-    return operand.laid.replace(sizes=operand.given.sizes, strides=operand.laid.strides)
+    return operand.laid.replace(sizes=operand.spec.sizes, strides=operand.laid.strides)
 
 
 def plan_parts(
@@ -130,7 +130,7 @@ def plan_parts(
     kernel = convolve_backward_weight
     if interpreted():
         tile = tuple(
-            bounded(n, most) for n, most in zip((outputs, columns, pixels), INTERPRETED_TILE, strict=True)
+            bounded(n, limit) for n, limit in zip((outputs, columns, pixels), INTERPRETED_TILE, strict=True)
         )
         chosen = Configuration(tile, 4, 1)
     else:

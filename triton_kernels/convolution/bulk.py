@@ -82,12 +82,12 @@ def block_of(positions: Triple, count: int) -> Triple:
         ((2, 8, 8), (16, 1, 8), (1, 2, 64))
     """
     sides = [1 << i for i in range(count.bit_length()) if 1 << i <= LONGEST_SIDE]
-    found = [
+    blocks = [
         (images, lines, count // (images * lines))
         for images, lines in itertools.product(sides, sides)
         if images * lines <= count and count // (images * lines) in sides
     ]
-    return min(found, key=lambda block: (blocks_over(positions, block), -block[2], -block[1]))
+    return min(blocks, key=lambda block: (blocks_over(positions, block), -block[2], -block[1]))
 
 
 def blocks_over(positions: Triple, block: Triple) -> int:
@@ -111,19 +111,21 @@ def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuratio
     inner = problem.channels * problem.window.taps
     if interpreted():
         tile = tuple(
-            bounded(n, most)
-            for n, most in zip((problem.positions, columns, problem.channels), INTERPRETED_TILE, strict=True)
+            bounded(n, limit)
+            for n, limit in zip((problem.positions, columns, problem.channels), INTERPRETED_TILE, strict=True)
         )
         return Configuration(tile, 4, 1, 1)
-    candidates, places = NARROW if is_narrow else TF32, multiprocessors(device)
+    candidates, num_multiprocessors = NARROW if is_narrow else TF32, multiprocessors(device)
     crowds = problem.fused is not None and is_crowded(problem, problem.fused)
     if crowds:
         candidates = CROWDED if is_narrow else TF32[1:]
 
-    def over(one: Configuration) -> int:
-        return blocks_over(positions, block_of(positions, one.tile[0])) * cdiv(columns, one.tile[1])
+    def over(candidate: Configuration) -> int:
+        return blocks_over(positions, block_of(positions, candidate.tile[0])) * cdiv(
+            columns, candidate.tile[1]
+        )
 
-    chosen = min(candidates, key=lambda one: cost(one, over(one), inner, places))
+    chosen = min(candidates, key=lambda one: cost(one, over(one), inner, num_multiprocessors))
     name = problem.source.dtype.triton_name
     assert name is not None
     if crowds:

@@ -45,15 +45,15 @@ def whole_block(positions: Triple, count: int) -> Triple | None:
     """
     images, lines, pixels = positions
     sides = [1 << i for i in range(count.bit_length()) if 1 << i <= LONGEST_SIDE]
-    found = [
+    blocks = [
         (count // (line * pixel), line, pixel)
         for line, pixel in itertools.product(sides, sides)
         if lines % line == pixels % pixel == 0 and line * pixel <= count
     ]
-    found = [block for block in found if block[0] <= LONGEST_SIDE]
-    if not found:
+    blocks = [block for block in blocks if block[0] <= LONGEST_SIDE]
+    if not blocks:
         return None
-    best = min(found, key=lambda block: (blocks_over(positions, block), block[0], -block[2]))
+    best = min(blocks, key=lambda block: (blocks_over(positions, block), block[0], -block[2]))
     is_much = blocks_over(positions, best) * count > WASTED * images * lines * pixels
     return None if is_much else best
 
@@ -90,13 +90,13 @@ def lines_of_planes(
     if not all(pitch_of_pixels(spec) == 1 for spec in both):
         return None
     pixels = math.prod(grad.sizes[2:])
-    found = [
+    planes = [
         described((spec.sizes[0], spec.sizes[1], 1, pixels), (*spec.strides[:2], 0, 1), spec.itemsize)
         for spec in both
     ]
-    if found[0] is None or found[1] is None or pixels < SHORTEST:
+    if planes[0] is None or planes[1] is None or pixels < SHORTEST:
         return None
-    return found[0], found[1], (grad.sizes[0], 1, pixels)
+    return planes[0], planes[1], (grad.sizes[0], 1, pixels)
 
 
 def channels_lie_innermost(spec: TensorSpec) -> bool:
@@ -134,18 +134,18 @@ def plan_bulk_parts(
     if planes is not None:
         block = (1, 1, chosen.tile[2])
     else:
-        found = whole_block(positions, chosen.tile[2])
-        if found is None:
+        whole = whole_block(positions, chosen.tile[2])
+        if whole is None:
             return refused("no block of pixels divides the gradient's lines and columns")
-        block = found
+        block = whole
     block_m, block_n = chosen.tile[:2]
     programs = cdiv(outputs, block_m) * cdiv(channels, block_n) * window.taps * groups
     blocks = blocks_over(positions, block)
     if interpreted():
         splits = min(2, blocks)
     else:
-        places = 2 * multiprocessors(call.device) * resident(chosen)
-        splits = max(1, min(cdiv(blocks, STEPS), places // programs, MAX_SPLITS))
+        slots = 2 * multiprocessors(call.device) * resident(chosen)
+        splits = max(1, min(cdiv(blocks, STEPS), slots // programs, MAX_SPLITS))
     chunk = cdiv(blocks, splits)
     splits = cdiv(blocks, chunk)
     _, r, s = window.kernel
@@ -217,18 +217,18 @@ def choose(
     pixels = positions[0] * positions[1] * positions[2]
     if interpreted():
         tile = tuple(
-            bounded(n, most) for n, most in zip((outputs, channels, pixels), INTERPRETED_TILE, strict=True)
+            bounded(n, limit) for n, limit in zip((outputs, channels, pixels), INTERPRETED_TILE, strict=True)
         )
         return Configuration((tile[0], tile[1], min(tile[2], 16)), 4, 1, 1)
-    places = multiprocessors(call.device)
+    num_multiprocessors = multiprocessors(call.device)
 
-    def tiles(one: Configuration) -> int:
-        return cdiv(outputs, one.tile[0]) * cdiv(channels, one.tile[1]) * taps * groups
+    def tiles(candidate: Configuration) -> int:
+        return cdiv(outputs, candidate.tile[0]) * cdiv(channels, candidate.tile[1]) * taps * groups
 
-    def spent(one: Configuration) -> float:
+    def spent(candidate: Configuration) -> float:
         # Parts fill the device where tiles do not.
-        parts = max(1, min(2 * places * resident(one) // tiles(one), MAX_SPLITS))
-        return cost(one, tiles(one) * parts, cdiv(pixels, parts), places)
+        parts = max(1, min(2 * num_multiprocessors * resident(candidate) // tiles(candidate), MAX_SPLITS))
+        return cost(candidate, tiles(candidate) * parts, cdiv(pixels, parts), num_multiprocessors)
 
     chosen = min(NARROW, key=spent)
     name = grad.dtype.triton_name

@@ -77,8 +77,13 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
     count, phases = properties.multi_processor_count, problem.phases
     itemsize = problem.source.itemsize
 
-    def fills(one: Configuration) -> bool:
-        tiles = cdiv(cdiv(m, phases), one.tile[0]) * cdiv(columns, one.tile[1]) * phases * problem.groups
+    def fills(configuration: Configuration) -> bool:
+        tiles = (
+            cdiv(cdiv(m, phases), configuration.tile[0])
+            * cdiv(columns, configuration.tile[1])
+            * phases
+            * problem.groups
+        )
         return tiles >= count
 
     if itemsize == 8:
@@ -89,23 +94,23 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
         candidates = FEW
     else:
         design = properties.design
-        candidates = tuple(one for one in HALF if one.is_for(design))
+        candidates = tuple(candidate for candidate in HALF if candidate.is_for(design))
         if columns > 128 and columns % 256 == 0 and WIDE.is_for(design) and fills(WIDE):
             return WIDE
         if columns <= 64:
-            candidates = tuple(one for one in candidates if one.tile[1] <= 64)
-    return next((one for one in candidates if fills(one)), candidates[-1])
+            candidates = tuple(candidate for candidate in candidates if candidate.tile[1] <= 64)
+    return next((candidate for candidate in candidates if fills(candidate)), candidates[-1])
 
 
-def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
+def plan_convolution(call: StructuredCall, requested: Problem) -> Callable[..., None]:
     """Return ``run(out, source, weight, bias or None)`` over data, which it copies to a better layout if
     worthwhile.
 
     The `run` of this plan and of those below also takes addresses for a fused epilogue's pointers.
     """
-    sums = sums_of(call, given.source)
-    problem, source, weight = laid(given, sums)
-    fused = given.fused
+    sums = sums_of(call, requested.source)
+    problem, source, weight = laid(requested, sums)
+    fused = requested.fused
     if fused is not None and fused.sums is not None:
         return plan_computed(call, problem, sums, (source, weight), fused)
     copied = plan_copies((source, weight))
@@ -134,8 +139,8 @@ def plan_computed(
     count = len(fused.sums.pointers)
 
     def run(out: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
-        given = rest[len(rest) - count :]
-        multiply(out, *copied(given, data, filters), offset, *(rest if inner is not None else ()))
+        addresses = rest[len(rest) - count :]
+        multiply(out, *copied(addresses, data, filters), offset, *(rest if inner is not None else ()))
 
     return run
 
@@ -174,8 +179,8 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     inner = channels * window.taps if is_flat else channels
     if interpreted():
         tile = tuple(
-            bounded(n, most)
-            for n, most in zip((problem.positions, columns, inner), INTERPRETED_TILE, strict=True)
+            bounded(n, limit)
+            for n, limit in zip((problem.positions, columns, inner), INTERPRETED_TILE, strict=True)
         )
         chosen = Configuration(tile, 4, 1)
     else:
@@ -274,7 +279,7 @@ def check_sources(problem: Problem) -> None:
     fused = problem.fused
     if fused is None or not fused.has_prologue:
         return
-    kinds = {one.is_volume for one in fused.sources if one is not None}
+    kinds = {operand.is_volume for operand in fused.sources if operand is not None}
     if is_depthwise(problem) or kinds != {not is_product(problem)}:
         raise CannotFuse("no kernel that serves it computes an operand")
 
@@ -339,8 +344,8 @@ def plan_fused(call: StructuredCall, fused: FusedEpilogue) -> tuple[Callable[...
 
     def launch(data: int, filters: int, *rest: int) -> None:
         offset = Bytes(rest[0]) if has_bias else None
-        out_data, *others = rest[1:] if has_bias else rest
-        run(Bytes(out_data), Bytes(data), Bytes(filters), offset, *others)
+        out_data, *pointers = rest[1:] if has_bias else rest
+        run(Bytes(out_data), Bytes(data), Bytes(filters), offset, *pointers)
 
     return launch, ("input", "weight", "bias") if has_bias else ("input", "weight")
 

@@ -252,7 +252,7 @@ HALF = (
 # Few or ragged channels: an address and a mask for each vector or element, which bound it; stages hide the latency.
 FEW = (Configuration((128, 64, 32), 8, 3, 1), Configuration((64, 64, 32), 4, 3, 2))
 TF32 = tuple(
-    Configuration(*one, all_registers=True) for one in (((128, 128, 32), 8, 3, 1), ((64, 64, 32), 4, 3, 2))
+    Configuration(*row, all_registers=True) for row in (((128, 128, 32), 8, 3, 1), ((64, 64, 32), 4, 3, 2))
 )
 # FFMA: both operands lie in registers beside the sums.
 EXACT = (Configuration((64, 128, 16), 8, 3, 1), Configuration((64, 32, 16), 4, 3, 3))

@@ -44,15 +44,15 @@ INTERPRETED_TILE = 1 << 14
 
 
 class Operand(NamedTuple):
-    """A volume as it is given, and as a kernel reads it: the same spec where nothing is copied."""
+    """Spec of a volume, and the spec that the kernel reads (`laid`), the same object if nothing is copied."""
 
-    given: TensorSpec
+    spec: TensorSpec
     laid: TensorSpec
 
     @property
     def is_copied(self) -> bool:
         """True if the operand is copied to another layout."""
-        return self.given is not self.laid
+        return self.spec is not self.laid
 
 
 def unit_of_spec(spec: TensorSpec) -> int:
@@ -108,13 +108,13 @@ def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] |
         len(slots),
         len(operands),
     )
-    evenly = [i for i in slots if pitch_of_pixels(operands[i].given) is not None]
+    evenly = [i for i in slots if pitch_of_pixels(operands[i].spec) is not None]
     steps: list[tuple[list[int], Callable[..., None]]] = []
     for first in range(0, len(evenly), MAX_OPERANDS):
         taken = evenly[first : first + MAX_OPERANDS]
         steps.append((taken, plan_one_launch([operands[i] for i in taken])))
     steps += [([i], plan_gather(operands[i])) for i in slots if i not in evenly]
-    allocate, device = get_allocator("cuda").allocate, operands[0].given.device
+    allocate, device = get_allocator("cuda").allocate, operands[0].spec.device
     sizes = [(i, operands[i].laid.numel * operands[i].laid.itemsize) for i in slots]
 
     def copied(*data: Any) -> tuple[Any, ...]:
@@ -147,20 +147,20 @@ def plan_computed_copies(operands: Sequence[Operand], fused: FusedEpilogue) -> C
         elif source is not None:
             raise CannotFuse("an operand that lies as its kernel wants it is read again for each tap")
     slots = [i for i, operand in enumerate(computed) if operand.is_copied]
-    if any(pitch_of_pixels(computed[i].given) is None for i in slots):
+    if any(pitch_of_pixels(computed[i].spec) is None for i in slots):
         raise CannotFuse("the pixels of an operand do not lie evenly")
     kernel = fused.kernel(f"lay_out {''.join(letters)}")
     launch, grid, numbers = prepared_launch([computed[i] for i in slots], kernel, fused)
-    allocate, device = get_allocator("cuda").allocate, operands[0].given.device
+    allocate, device = get_allocator("cuda").allocate, operands[0].spec.device
     sizes = [computed[i].laid.numel * computed[i].laid.itemsize for i in slots]
 
     def copied(addresses: Sequence[int], *data: Any) -> tuple[Any, ...]:
         made = list(data)
-        given = list(addresses)
+        launch_addresses = list(addresses)
         for i, nbytes, own in zip(slots, sizes, numbers, strict=True):
             made[i] = allocate(nbytes, device)
-            given += (data[i].address, made[i].address, *own)
-        launch(grid, *given)
+            launch_addresses += (data[i].address, made[i].address, *own)
+        launch(grid, *launch_addresses)
         return tuple(made)
 
     return copied
@@ -168,18 +168,18 @@ def plan_computed_copies(operands: Sequence[Operand], fused: FusedEpilogue) -> C
 
 def of_source(operand: Operand, source: Matrices) -> Operand:
     """Return an operand that is computed from a source whose pixels have a common stride."""
-    given, (row, pixel, channel) = operand.given, source.strides
-    h, w = given.sizes[3:]
+    spec, (row, pixel, channel) = operand.spec, source.strides
+    h, w = spec.sizes[3:]
     strides = (row, channel, h * w * pixel, w * pixel, pixel)
-    return Operand(given.replace(sizes=given.sizes, strides=strides, dtype=source.dtype), operand.laid)
+    return Operand(spec.replace(sizes=spec.sizes, strides=strides, dtype=source.dtype), operand.laid)
 
 
 def plan_gather(operand: Operand) -> Callable[[Any, Any], None]:
     """Return ``copy(data, made)`` of a volume in any strides."""
-    given, laid = operand
-    gather = copy_kernel(given.replace(strides=laid.strides), given)
+    spec, laid = operand
+    gather = copy_kernel(spec.replace(strides=laid.strides), spec)
     fill = None
-    if given.sizes != laid.sizes:
+    if spec.sizes != laid.sizes:
         flat = TensorSpec.contiguous((laid.numel,), laid.dtype, laid.device)
         fill = zero(StructuredCall("zero", {"self": flat}, ("self",), (flat,), None, laid.device, {})).into
 
@@ -192,12 +192,12 @@ def plan_gather(operand: Operand) -> Callable[[Any, Any], None]:
 
 
 def block_of(pixels: int, channels: int, itemsize: int) -> tuple[int, int]:
-    """Pixels and channels of a tile: as square as the operand allows, so that both sides are whole lines."""
-    most = TILES[itemsize] if not interpreted() else INTERPRETED_TILE
-    side = next_power_of_2(math.isqrt(most))
+    """Return the pixels and channels of a tile: as square as the operand allows, with whole cache lines."""
+    max_elements = TILES[itemsize] if not interpreted() else INTERPRETED_TILE
+    side = next_power_of_2(math.isqrt(max_elements))
     block_c = min(next_power_of_2(channels), side)
-    block_p = min(next_power_of_2(pixels), most // block_c)
-    return block_p, min(next_power_of_2(channels), most // block_p)
+    block_p = min(next_power_of_2(pixels), max_elements // block_c)
+    return block_p, min(next_power_of_2(channels), max_elements // block_p)
 
 
 class Copied(NamedTuple):
@@ -209,20 +209,20 @@ class Copied(NamedTuple):
     @staticmethod
     def of(operand: Operand) -> Copied:
         """Return sizes and strides divided by their units."""
-        given, laid = operand
+        spec, laid = operand
         rows, channels, pixels, pitch = (
-            given.sizes[0],
-            given.sizes[1],
-            math.prod(given.sizes[2:]),
+            spec.sizes[0],
+            spec.sizes[1],
+            math.prod(spec.sizes[2:]),
             laid.sizes[1],
         )
-        xn, xc = given.strides[:2]
-        xp = pitch_of_pixels(given)
+        xn, xc = spec.strides[:2]
+        xp = pitch_of_pixels(spec)
         assert xp is not None
         c_inner = xc == 1
         inner, other, line = ("xc", "xp", xp) if c_inner else ("xp", "xc", xc)
         x_unit = unit_of(xn, line) if 1 in (xc, xp) else 1
-        block_p, block_c = block_of(pixels, pitch, max(given.itemsize, laid.itemsize))
+        block_p, block_c = block_of(pixels, pitch, max(spec.itemsize, laid.itemsize))
         reach = max(channels * abs(xc) + pixels * abs(xp), (pixels + block_p) * (pitch + block_c))
         constants: dict[str, object] = {
             "C_UNIT": unit_of(channels),
@@ -267,7 +267,7 @@ def prepared_launch(
         numbers.append(tuple(values[n[:-1]] for n in ordered if n[-1] == str(i) and n[:-1] in values))
     constants |= {name: None for name in lay_out.arg_names if name not in signature | constants}
     launch = Launch(
-        operands[0].given.device,
+        operands[0].spec.device,
         kernel,
         {**({} if fused is None else fused.pointers), **{name: signature[name] for name in ordered}},
         constants,

@@ -60,20 +60,20 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     own.
     """
     source, weight, out, bias = problem.source, problem.weight, problem.out, problem.bias
-    by, onto, _ = problem.weight_strides(weight)
+    k_stride, n_stride, _ = problem.weight_strides(weight)
     k, n = problem.channels, problem.columns
     left, result = rows_of(source), rows_of(out)
     args: dict[str, Any]
     if left is not None and result is not None and source.strides[1] == out.strides[1] == 1:
         names = ("mm", "self", "mat2") if bias is None else ("addmm", "mat1", "mat2")
-        args = {names[1]: left, names[2]: weight.replace(sizes=(k, n), strides=(by, onto))}
+        args = {names[1]: left, names[2]: weight.replace(sizes=(k, n), strides=(k_stride, n_stride))}
         data_first = True
         if bias is not None:
             args = {"self": bias} | args
     else:
         right, result = planes_of(source), planes_of(out)
         assert right is not None and result is not None
-        filters = weight.replace(sizes=(source.sizes[0], n, k), strides=(0, onto, by))
+        filters = weight.replace(sizes=(source.sizes[0], n, k), strides=(0, n_stride, k_stride))
         names = ("bmm", "self", "mat2") if bias is None else ("baddbmm", "batch1", "batch2")
         args = {names[1]: filters, names[2]: right}
         data_first = False
@@ -107,7 +107,7 @@ def _plan_fused(inner: StructuredCall, fused: FusedEpilogue, data_first: bool) -
 
     def run(out: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         operands = (data, filters) if data_first else (filters, data)
-        given = [each.address for each in (*operands, *(() if offset is None else (offset,)), out)]
-        multiply(*given, *rest)
+        addresses = [each.address for each in (*operands, *(() if offset is None else (offset,)), out)]
+        multiply(*addresses, *rest)
 
     return run

@@ -174,6 +174,6 @@ def reach(*specs: TensorSpec) -> int:
     return 2 * max(sum(n * abs(s) for n, s in zip(spec.sizes, spec.strides, strict=True)) for spec in specs)
 
 
-def bounded(size: int, most: int) -> int:
+def bounded(size: int, limit: int) -> int:
     """Return a power of two that covers the size, within a tile's limits."""
-    return min(max(next_power_of_2(size), SMALLEST_SIDE), most)
+    return min(max(next_power_of_2(size), SMALLEST_SIDE), limit)

@@ -85,19 +85,19 @@ def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:
     out = call.outputs[0]
     chosen("between devices", "the source lies on {}", source.device)
     expanded = source.replace(sizes=out.sizes, strides=broadcast_strides(source, out.sizes))
-    there = TensorSpec.contiguous(out.sizes, source.dtype, source.device)
-    here = TensorSpec.contiguous(out.sizes, source.dtype, out.device)
-    gather = None if expanded.is_contiguous else copy_kernel(there, expanded)
-    scatter = None if out.is_contiguous and out.dtype is source.dtype else copy_kernel(out, here)
+    remote = TensorSpec.contiguous(out.sizes, source.dtype, source.device)
+    local = TensorSpec.contiguous(out.sizes, source.dtype, out.device)
+    gather = None if expanded.is_contiguous else copy_kernel(remote, expanded)
+    scatter = None if out.is_contiguous and out.dtype is source.dtype else copy_kernel(out, local)
     allocate = get_allocator("cuda").allocate
 
     def into(target: Any, data: Any) -> None:
         if gather is not None:
-            buffer = allocate(there.nbytes, there.device)
+            buffer = allocate(remote.nbytes, remote.device)
             gather(buffer, data)
             data = buffer
-        landing = target if scatter is None else allocate(here.nbytes, here.device)
-        copy_between_devices(landing, data, here.nbytes)
+        landing = target if scatter is None else allocate(local.nbytes, local.device)
+        copy_between_devices(landing, data, local.nbytes)
         if scatter is not None:
             scatter(target, landing)
 

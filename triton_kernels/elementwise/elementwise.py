@@ -109,11 +109,11 @@ def check_dtypes(call: StructuredCall, specs: Sequence[Any]) -> None:
 
 def check_capability(call: StructuredCall, spec: TensorSpec, least: int) -> None:
     """Raise NotImplementedError for a dtype that the device of the call is too old for."""
-    found = driver().properties(spec.device.resolved_index)
-    if 10 * found.major + found.minor < least:
+    properties = driver().properties(spec.device.resolved_index)
+    if 10 * properties.major + properties.minor < least:
         raise NotImplementedError(
             f"\"{call.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}' on {spec.device}: expected "
-            f"compute capability {least // 10}.{least % 10} or later, got {found.major}.{found.minor}"
+            f"compute capability {least // 10}.{least % 10} or later, got {properties.major}.{properties.minor}"
         )
 
 
@@ -150,11 +150,11 @@ def elementwise(
     check_devices(out, inputs)
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
-    operands = [Operand(given, type_) for given, type_ in zip(inputs, types, strict=True)]
+    operands = [Operand(input_, type_) for input_, type_ in zip(inputs, types, strict=True)]
     specs = [operand.spec for operand in operands if operand.spec is not None]
     geometry = with_numbers(elementwise_geometry(out, specs), operands)
-    places, prepares = tuple(range(len(operands))), tuple([operand.prepare for operand in operands])
-    element = ElementFunction(function, tuple(types), places, prepares)
+    indices, prepares = tuple(range(len(operands))), tuple([operand.prepare for operand in operands])
+    element = ElementFunction(function, tuple(types), indices, prepares)
     return over_geometry(call, function, operands, geometry)._replace(element=element)
 
 

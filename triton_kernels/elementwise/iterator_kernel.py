@@ -19,7 +19,7 @@ def iterator_kernel(call: StructuredCall) -> PlannedKernel:
                 f"\"{call.kernel_name()}\" not implemented for '{operand.target_dtype.scalar_name}'"
             )
     types = [compute_type(operand.target_dtype) for operand in iterator.inputs]
-    operands = [Operand(given, type_) for given, type_ in zip(inputs, types, strict=True)]
+    operands = [Operand(input_, type_) for input_, type_ in zip(inputs, types, strict=True)]
     sizes = iterator.shape[::-1]
     strides = [
         [0 if each.number is not None else stride // each.itemsize for stride in each.stride_bytes[::-1]]

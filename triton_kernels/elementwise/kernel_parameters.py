@@ -28,15 +28,15 @@ class Planned(NamedTuple):
     numbers: tuple[int, ...]
 
 
-def power_of_two_in(value: int, most: int) -> int:
-    """Return the largest power of two that divides `value`, at most `most`.
+def power_of_two_in(value: int, limit: int) -> int:
+    """Return the largest power of two that divides `value`, at most `limit`.
 
     Example:
         >>> from triten.triton_kernels.elementwise.kernel_parameters import power_of_two_in
         >>> power_of_two_in(24, 16), power_of_two_in(32, 16), power_of_two_in(7, 16)
         (8, 16, 1)
     """
-    return min(value & -value, most) if value else most
+    return min(value & -value, limit) if value else limit
 
 
 class Passed:
@@ -68,9 +68,9 @@ class Passed:
     def sizes(self, sizes: Sequence[int], first: int = 1) -> None:
         """Add sizes ``n1``, ``n2``, ... of all dimensions but the last, by which indices are divided."""
         for i in range(first, MAX_DIMS - 1):
-            place = i - first
-            if place < len(sizes) - 1:
-                self.numbers(**{f"n{i}": sizes[place]})
+            dim = i - first
+            if dim < len(sizes) - 1:
+                self.numbers(**{f"n{i}": sizes[dim]})
             else:
                 self.constants(**{f"n{i}": 1})
 
@@ -97,8 +97,8 @@ class Passed:
         ):
             unit = 1
             if along is not None:
-                others = [stride for i, stride in enumerate(strides) if i != along]
-                unit = power_of_two_in(math.gcd(*others), ALIGNMENT // itemsize)
+                outer_strides = [stride for i, stride in enumerate(strides) if i != along]
+                unit = power_of_two_in(math.gcd(*outer_strides), ALIGNMENT // itemsize)
             if itemsize and (along is None or unit == 1) and name not in wide:
                 self._elements.append(name)
             self.constants(**{f"UNIT_{name.upper()}": unit})

@@ -68,22 +68,22 @@ class Operand:
     """One input of an elementwise launch: how it is passed, and the type in which it is computed.
 
     Args:
-        given: the plan's argument: a spec, or the class of a number.
+        source: Argument of the plan: a spec, or the class of a number.
         type_: Type that the function gets.
     """
 
     __slots__ = ("kind", "prepare", "spec", "type", "type_name")
 
-    def __init__(self, given: Any, type_: tl.dtype) -> None:
+    def __init__(self, source: Any, type_: tl.dtype) -> None:
         self.type = type_
         self.spec: TensorSpec | None = None
-        if isinstance(given, TensorSpec) and given.device.type == "cuda":
-            self.spec = given
+        if isinstance(source, TensorSpec) and source.device.type == "cuda":
+            self.spec = source
             self.kind = BLOCKED
-            self.type_name = f"*{given.dtype.triton_name}"
+            self.type_name = f"*{source.dtype.triton_name}"
             self.prepare: Callable[[Any], int | float] = address
             return
         self.kind = NUMBER
         self.type_name = type_name(type_)
         number = number_for(type_)
-        self.prepare = (lambda array: number(array.item())) if isinstance(given, TensorSpec) else number
+        self.prepare = (lambda array: number(array.item())) if isinstance(source, TensorSpec) else number

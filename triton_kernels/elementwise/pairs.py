@@ -330,22 +330,22 @@ class Number:
     """One input of a launch over pairs.
 
     Args:
-        given: the plan's argument: a spec, or the class of a number.
+        source: Argument of the plan: a spec, or the class of a number.
         type_: Type that the function gets; for complex numbers, the type of each part.
         is_complex: If True, the function gets a pair.
     """
 
     __slots__ = ("is_complex", "kind", "numbers", "spec", "type")
 
-    def __init__(self, given: Any, type_: tl.dtype, is_complex: bool) -> None:
+    def __init__(self, source: Any, type_: tl.dtype, is_complex: bool) -> None:
         self.type, self.is_complex = type_, is_complex
         self.spec: TensorSpec | None = None
-        if isinstance(given, TensorSpec) and given.device.type == "cuda":
-            self.spec, self.kind = given, BLOCKED
+        if isinstance(source, TensorSpec) and source.device.type == "cuda":
+            self.spec, self.kind = source, BLOCKED
             self.numbers: Callable[[Any], Sequence[int | float]] = lambda data: (data.address,)
             return
         self.kind = NUMBER
-        number, of_host = number_for(type_), isinstance(given, TensorSpec)
+        number, of_host = number_for(type_), isinstance(source, TensorSpec)
 
         def numbers(value: Any) -> Sequence[int | float]:
             value = value.item() if of_host else value
@@ -387,8 +387,8 @@ def over_pairs(
     launch, grid, numbers = plan_pairs(call, function, operands, inner, complex_result)
     prepares = [operand.numbers for operand in operands]
 
-    def into(out_data: Any, *given: Any) -> None:
-        values = [prepare(x) for prepare, x in zip(prepares, given, strict=True)]
+    def into(out_data: Any, *inputs_data: Any) -> None:
+        values = [prepare(x) for prepare, x in zip(prepares, inputs_data, strict=True)]
         imaginary = [value[1] for value in values if len(value) == 2]
         for steps in offsets:
             first = [value[0] + step for value, step in zip(values, steps[1:], strict=True)]

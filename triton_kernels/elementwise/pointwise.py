@@ -195,19 +195,19 @@ def computed(
 
 def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: ScalarType) -> PlannedKernel:
     """Return a kernel that rounds its numbers to a 16-bit dtype before they widen."""
-    places = host_places(inputs)
-    if not places:
+    indices = host_places(inputs)
+    if not indices:
         return kernel
     into, round_to = kernel.into, narrow.np.type
 
     def rounded(out: Any, *values: Any) -> None:
-        given = list(values)
-        for place in places:
-            value = given[place]
-            given[place] = value.astype(narrow.np) if hasattr(value, "astype") else float(round_to(value))
-        into(out, *given)
+        arguments = list(values)
+        for index in indices:
+            value = arguments[index]
+            arguments[index] = value.astype(narrow.np) if hasattr(value, "astype") else float(round_to(value))
+        into(out, *arguments)
 
-    rounds = dict.fromkeys(places, lambda value: float(round_to(value)))
+    rounds = dict.fromkeys(indices, lambda value: float(round_to(value)))
     return kernel._replace(into=rounded, element=prepared_first(kernel.element, rounds))
 
 
@@ -222,8 +222,8 @@ def prepared_first(
         return lambda value: outer(inner(value))
 
     prepares = [
-        both(first[place], prepare) if place in first else prepare
-        for place, prepare in zip(element.operands, element.prepare, strict=True)
+        both(first[index], prepare) if index in first else prepare
+        for index, prepare in zip(element.operands, element.prepare, strict=True)
     ]
     return element._replace(prepare=tuple(prepares))
 
@@ -232,21 +232,21 @@ def rounding_to_complex_half(
     kernel: PlannedKernel, names: Sequence[str], inputs: Sequence[Any], masks: Sequence[str]
 ) -> PlannedKernel:
     """Return a kernel that rounds its numbers to complex32 before they widen; scales must be in its range."""
-    places = [place for place in host_places(inputs) if names[place] not in masks]
-    if not places:
+    indices = [index for index in host_places(inputs) if names[index] not in masks]
+    if not indices:
         return kernel
     into, narrow = kernel.into, complex32.np
-    scales = [place for place in places if names[place] in SCALES]
+    scales = [index for index in indices if names[index] in SCALES]
 
     def rounded(out: Any, *values: Any) -> None:
-        given = list(values)
-        for place in scales:
-            element_of(given[place], complex32)
-        for place in places:
-            value = given[place]
+        arguments = list(values)
+        for index in scales:
+            element_of(arguments[index], complex32)
+        for index in indices:
+            value = arguments[index]
             is_array = hasattr(value, "astype")
-            given[place] = readable(value.astype(narrow)) if is_array else complex(narrow.type(value))
-        into(out, *given)
+            arguments[index] = readable(value.astype(narrow)) if is_array else complex(narrow.type(value))
+        into(out, *arguments)
 
     return kernel._replace(into=rounded)
 
@@ -255,8 +255,8 @@ def host_places(inputs: Sequence[Any]) -> list[int]:
     """Return the indices of inputs that are numbers or tensors in host memory."""
     return [
         i
-        for i, given in enumerate(inputs)
-        if not (isinstance(given, TensorSpec) and given.device.type == "cuda")
+        for i, source in enumerate(inputs)
+        if not (isinstance(source, TensorSpec) and source.device.type == "cuda")
     ]
 
 
@@ -294,7 +294,7 @@ def equality(function: Any, of_exponents: Any) -> Callable[[StructuredCall], Pla
         if call.common_dtype is not EXPONENTS:
             return computed(call, function)
         inputs = [call.args[name] for name in call.runtime]
-        types = [tl.uint8 if isinstance(given, TensorSpec) else tl.float32 for given in inputs]
+        types = [tl.uint8 if isinstance(source, TensorSpec) else tl.float32 for source in inputs]
         return elementwise(call, of_exponents, inputs, types)
 
     return factory
@@ -304,9 +304,9 @@ def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall]
     """Return the kernel factory of a row of `SCALED`."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        given = "alpha" in call.runtime or "value" in call.runtime
-        kernel = computed(call, with_scale if given else plain, kinds)
-        if not given:
+        has_scale = "alpha" in call.runtime or "value" in call.runtime
+        kernel = computed(call, with_scale if has_scale else plain, kinds)
+        if not has_scale:
             return kernel
         common = call.common_dtype
         if "alpha" in call.runtime:
@@ -333,21 +333,21 @@ def with_fitting(
     names: Container[str] | None = None,
 ) -> PlannedKernel:
     """Return a kernel that rejects numbers which the common dtype, or another, cannot hold."""
-    places = [
+    indices = [
         i
         for i, name in enumerate(call.runtime)
         if isinstance(call.args[name], type) and (names is None or name in names)
     ]
-    if not places:
+    if not indices:
         return kernel
     into, fitting = kernel.into, fitting_number(dtype or call.common_dtype)
 
     def ranged(out: Any, *values: Any) -> None:
-        for place in places:
-            fitting(values[place])
+        for index in indices:
+            fitting(values[index])
         into(out, *values)
 
-    element = prepared_first(kernel.element, dict.fromkeys(places, fitting))
+    element = prepared_first(kernel.element, dict.fromkeys(indices, fitting))
     return PlannedKernel(ranged, any_shape=kernel.any_shape, element=element)
 
 
@@ -362,10 +362,10 @@ def clamp(call: StructuredCall) -> PlannedKernel:
         )
     if low and high:
         return with_fitting(computed(call, f.clamp), call)
-    given = tuple(name for name in call.runtime if call.args[name] is not None)
-    reduced = call._replace(runtime=given)
+    present_names = tuple(name for name in call.runtime if call.args[name] is not None)
+    reduced = call._replace(runtime=present_names)
     kernel = with_fitting(computed(reduced, f.maximum if low else f.minimum), reduced)
-    if given == call.runtime:
+    if present_names == call.runtime:
         return kernel
     present = call.runtime.index("min" if low else "max")
     into, element = kernel.into, kernel.element
@@ -421,8 +421,8 @@ def bounded(unbounded: Any, within: Any) -> Callable[[StructuredCall], PlannedKe
     def factory(call: StructuredCall) -> PlannedKernel:
         if call.args.get("eps") is not None:
             return computed(call, within, FLOAT)
-        kept = tuple(name for name in call.runtime if name != "eps")
-        into, count = computed(call._replace(runtime=kept), unbounded, FLOAT).into, len(kept)
+        runtime = tuple(name for name in call.runtime if name != "eps")
+        into, count = computed(call._replace(runtime=runtime), unbounded, FLOAT).into, len(runtime)
         return PlannedKernel(lambda out, *values: into(out, *values[:count]))
 
     return factory
@@ -439,12 +439,16 @@ def nan_to_num(call: StructuredCall) -> PlannedKernel:
     names = ("nan", "posinf", "neginf")
     args = call.args | dict.fromkeys(names, float)
     into = computed(call._replace(args=args, runtime=("self", *names)), representation.nan_to_num, FLOAT).into
-    given = call.runtime[1:]
+    present_names = call.runtime[1:]
 
     def replaced(out: Any, a: Any, *replacements: Any) -> None:
-        values = dict(zip(given, replacements, strict=True))
-        found = (values.get(name) for name in names)
-        into(out, a, *(d if value is None else value for value, d in zip(found, defaults, strict=True)))
+        values = dict(zip(present_names, replacements, strict=True))
+        replacements_by_name = (values.get(name) for name in names)
+        into(
+            out,
+            a,
+            *(d if value is None else value for value, d in zip(replacements_by_name, defaults, strict=True)),
+        )
 
     return PlannedKernel(replaced)
 

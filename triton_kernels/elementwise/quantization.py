@@ -79,7 +79,8 @@ def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     low, high = call.args["quant_min"], call.args["quant_max"]
     operands = [
-        Operand(given, type_) for given, type_ in zip(numbers, (tl.float32, tl.int64, tl.int64), strict=True)
+        Operand(number, type_)
+        for number, type_ in zip(numbers, (tl.float32, tl.int64, tl.int64), strict=True)
     ]
     names = ("scale", "zero_point", "enabled")
     for operand in operands:
@@ -119,11 +120,11 @@ def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
         copied = call._replace(args={"self": spec}, runtime=("self",), outputs=(out,))
         copy = elementwise(copied, f.same, [spec], [triton_type(spec.dtype)]).into
 
-    def into(out_data: Any, inside: Any, x: Any, *given: Any) -> None:
+    def into(out_data: Any, inside: Any, x: Any, *parameters: Any) -> None:
         if copy is not None:
             copy(out_data, x)
             x = out_data
-        values = [prepare(each) for prepare, each in zip(prepares, given, strict=True)]
+        values = [prepare(each) for prepare, each in zip(prepares, parameters, strict=True)]
         launch(grid, x.address, out_data.address, inside.address, *values, low, high, n)
 
     return PlannedKernel(into)

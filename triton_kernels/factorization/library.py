@@ -104,14 +104,14 @@ def plan_routine(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel
 
     def into(*data: Any) -> None:
         results, arguments = data[: len(outputs)], data[len(outputs) :]
-        for out, place, fill in fills:
-            fill(results[out], arguments[place])
+        for out, position, fill in fills:
+            fill(results[out], arguments[position])
         inputs = []
-        for place, spec, copy in reads:
-            buffer = arguments[place]
+        for position, spec, copy in reads:
+            buffer = arguments[position]
             if copy is not None:
                 buffer = allocate(spec.nbytes, device)
-                copy(buffer, arguments[place])
+                copy(buffer, arguments[position])
             inputs.append((spec, buffer))
         block = allocate(max(flags.nbytes, 1), device) if routine.info is None else results[routine.info]
         with device_guard(index) as cuda:
@@ -167,14 +167,14 @@ def plan_svd(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
     left = in_columns((*batch_sizes, rows, rows if full else k), source.dtype, device)
     right = in_columns((*batch_sizes, columns if full else k, columns), source.dtype, device)
     if not vectors:
-        places: list[tuple[int, TensorSpec, Copy]] = []
+        bases_to_copy: list[tuple[int, TensorSpec, Copy]] = []
     elif is_wide:
-        places = [
+        bases_to_copy = [
             (2, left, conjugate_copy(vh_spec, transposed(left))),
             (0, right, conjugate_copy(u_spec, transposed(right))),
         ]
     else:
-        places = [(0, left, _filling(u_spec, left, None)), (2, right, _filling(vh_spec, right, None))]
+        bases_to_copy = [(0, left, _filling(u_spec, left, None)), (2, right, _filling(vh_spec, right, None))]
     flags = TensorSpec.contiguous(tuple(batch_sizes), int32, device)
     index = device.resolved_index
 
@@ -185,10 +185,13 @@ def plan_svd(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
             return
         matrix = allocate(max(tall.nbytes, 1), device)
         lay_out(matrix, argument)
-        bases = [allocate(max(spec.nbytes, 1), device) for _, spec, _ in places]
+        bases = [allocate(max(spec.nbytes, 1), device) for _, spec, _ in bases_to_copy]
         block = allocate(max(flags.nbytes, 1), device)
         u, vh = (
-            (operand(spec, batch, rank, basis) for (_, spec, _), basis in zip(places, bases, strict=True))
+            (
+                operand(spec, batch, rank, basis)
+                for (_, spec, _), basis in zip(bases_to_copy, bases, strict=True)
+            )
             if vectors
             else (None, None)
         )
@@ -204,15 +207,15 @@ def plan_svd(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
                 driver,
             )
         check_flags(routine.failure, flags, block)
-        for (place, _, copy), basis in zip(places, bases, strict=True):
-            copy(results[place], basis)
+        for (position, _, copy), basis in zip(bases_to_copy, bases, strict=True):
+            copy(results[position], basis)
 
     def identities(results: Sequence[Any]) -> None:
         """Write identity matrices as the bases of matrices without rows or columns."""
-        for place, spec in ((0, u_spec), (2, vh_spec)) if vectors else ():
+        for index, spec in ((0, u_spec), (2, vh_spec)) if vectors else ():
             if spec.numel:
                 whole = np.broadcast_to(np.eye(spec.sizes[-1], dtype=spec.np_dtype), spec.sizes)
-                copy_across(results[place], np.ascontiguousarray(whole), spec.nbytes)
+                copy_across(results[index], np.ascontiguousarray(whole), spec.nbytes)
 
     return PlannedKernel(into)
 

@@ -30,7 +30,7 @@ def transform(call: StructuredCall) -> PlannedKernel:
     flat, copied = contiguous_copy(
         spec.replace(sizes=tuple(spec.sizes[d] for d in order), strides=tuple(spec.strides[d] for d in order))
     )
-    asked = FourierTransform(
+    description = FourierTransform(
         flat.sizes,
         flat.dtype.np.name,
         tuple(out.sizes[d] for d in order),
@@ -43,7 +43,7 @@ def transform(call: StructuredCall) -> PlannedKernel:
 
     def into(out_data: Any, x: Any) -> None:
         data = copied(x)
-        library.transform(out_data.address, data.address, asked, library.current_stream(index))
+        library.transform(out_data.address, data.address, description, library.current_stream(index))
 
     return PlannedKernel(into)
 

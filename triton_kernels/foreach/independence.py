@@ -29,13 +29,13 @@ class Rows:
             columns: the bytes of each list, a `DataPtr` a row.
         """
         addresses = tuple([data.address for column in columns for data in column])
-        found = self._found.get(addresses)
-        if found is None:
-            found = self._compared(np.array(addresses, np.int64).reshape(len(columns), -1))
+        independent = self._found.get(addresses)
+        if independent is None:
+            independent = self._compared(np.array(addresses, np.int64).reshape(len(columns), -1))
             if len(self._found) >= KEPT:
                 self._found.clear()
-            self._found[addresses] = found
-        return found
+            self._found[addresses] = independent
+        return independent
 
     def _compared(self, addresses: Any) -> bool:
         filled = np.flatnonzero(self._sizes)

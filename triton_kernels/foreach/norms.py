@@ -33,7 +33,7 @@ class Parts:
         device: Device of the tensors.
         order: Order of the norm, a key of `NORMS`.
         specs: Specs of the rows.
-        places: Indices of the rows among all.
+        indices: Indices of the rows among all.
         part: the type of a partial result.
         results: If True, the rows' norms have columns in the table.
     """
@@ -43,14 +43,14 @@ class Parts:
         device: Device,
         order: str,
         specs: Sequence[TensorSpec],
-        places: Sequence[int],
+        indices: Sequence[int],
         part: tl.dtype,
         results: bool,
     ) -> None:
         dtype, norm = specs[0].dtype, NORMS[order]
         chosen = configuration_of(multi_tensor_norm_parts, dtype)
         block, steps = chosen.tile
-        self.places, self.chunk, self.accumulator = places, block * steps, compute_type(dtype)
+        self.indices, self.chunk, self.accumulator = indices, block * steps, compute_type(dtype)
         self.table = TensorTable(device, specs, [dtype.itemsize] * (2 if results else 1), self.chunk)
         self.itemsize = part.primitive_bitwidth // 8
         constants = {
@@ -80,7 +80,7 @@ class Parts:
 
     def launch(self, columns: Sequence[Sequence[Any]], parts: int) -> Any:
         """Enqueue the partial results, written from the address `parts` on; gives the table."""
-        table = self.table.at([[column[place] for place in self.places] for column in columns])
+        table = self.table.at([[column[index] for index in self.indices] for column in columns])
         self._enqueue((self.table.programs, 1, 1), 0, table.address, self.table.rows, parts)
         return table
 
@@ -89,19 +89,19 @@ def groups(call: StructuredCall, part: tl.dtype | None, results: bool) -> list[P
     """Return the rows of a call by dtype; partial results have the compute type unless `part` is given."""
     specs: Sequence[TensorSpec] = call.args["self"]
     by_dtype: dict[ScalarType, list[int]] = {}
-    for place, spec in enumerate(specs):
-        by_dtype.setdefault(spec.dtype, []).append(place)
+    for index, spec in enumerate(specs):
+        by_dtype.setdefault(spec.dtype, []).append(index)
     order = call.extra["ord"]
     return [
         Parts(
             call.device,
             order,
-            [specs[place] for place in places],
-            places,
+            [specs[index] for index in indices],
+            indices,
             compute_type(dtype) if part is None else part,
             results,
         )
-        for dtype, places in by_dtype.items()
+        for dtype, indices in by_dtype.items()
     ]
 
 
@@ -122,7 +122,7 @@ def plan_norms(call: StructuredCall) -> PlannedKernel:
     """Return ``into(tensors, results)``: the norm of each tensor, two launches for each dtype."""
     order, every, launches = call.extra["ord"], groups(call, None, True), []
     for group in every:
-        dtype = call.args["self"][group.places[0]].dtype
+        dtype = call.args["self"][group.indices[0]].dtype
         chosen = configuration_of(multi_tensor_norms, dtype)
         constants = tail_constants(order, group.accumulator, *chosen.tile)
         launches.append(
@@ -151,7 +151,7 @@ def plan_norms(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_total_norm(call: StructuredCall) -> PlannedKernel:
-    """Return ``into(tensors, total, coefficient, most)``: one launch for each dtype, and one for both results."""
+    """Return ``into(tensors, total, coefficient, max_norm)``: one launch for each dtype, and one for both results."""
     specs: Sequence[TensorSpec] = call.args["self"]
     out = call.outputs[0].dtype
     part = tl.float64 if any(spec.dtype is float64 for spec in specs) else tl.float32
@@ -176,11 +176,11 @@ def plan_total_norm(call: StructuredCall) -> PlannedKernel:
     allocate, device = get_allocator("cuda").allocate, call.device
     itemsize = part.primitive_bitwidth // 8
 
-    def into(tensors: Sequence[Any], total: Any, coefficient: Any, most: float) -> None:
+    def into(tensors: Sequence[Any], total: Any, coefficient: Any, max_norm: float) -> None:
         parts = allocate(count * itemsize, device)
         for group, begin in zip(every, begins, strict=False):
             group.launch((tensors,), parts.address + begin * itemsize)
-        finish((1, 1, 1), parts.address, count, total.address, coefficient.address, most)
+        finish((1, 1, 1), parts.address, count, total.address, coefficient.address, max_norm)
 
     return PlannedKernel(into)
 

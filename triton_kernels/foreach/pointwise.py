@@ -29,10 +29,10 @@ def function_of(operator: str, operands: int, dtype: ScalarType) -> Any:
     if operator in SCALED:
         plain, with_scale, _ = SCALED[operator]
         return with_scale if operands > (3 if operator.startswith("addc") else 2) else plain
-    found = RENAMED.get(operator) or ROUNDING.get(operator)
-    if found is None:
-        found = FUNCTIONS[operator][0]
-    return NARROW.get(found, found) if dtype.itemsize == 2 else found
+    function = RENAMED.get(operator) or ROUNDING.get(operator)
+    if function is None:
+        function = FUNCTIONS[operator][0]
+    return NARROW.get(function, function) if dtype.itemsize == 2 else function
 
 
 def plan_pointwise(call: StructuredCall) -> PlannedKernel:
@@ -43,12 +43,12 @@ def plan_pointwise(call: StructuredCall) -> PlannedKernel:
     lists: tuple[Sequence[Any], ...] = call.args["lists"]
     operator, in_place = call.extra["operator"], call.extra["in_place"]
     by_dtype: dict[ScalarType, list[int]] = {}
-    for place, spec in enumerate(lists[0]):
+    for index, spec in enumerate(lists[0]):
         if spec.numel:
-            by_dtype.setdefault(spec.dtype, []).append(place)
+            by_dtype.setdefault(spec.dtype, []).append(index)
     every = [
-        (dtype, Group(call.device, multi_tensor_pointwise, lists[0], places, rate=call.args["element"]))
-        for dtype, places in by_dtype.items()
+        (dtype, Group(call.device, multi_tensor_pointwise, lists[0], indices, rate=call.args["element"]))
+        for dtype, indices in by_dtype.items()
     ]
     rows = Rows(lists) if in_place else None
     is_fitting = operator.startswith("clamp_") or operator == "fill"

@@ -92,10 +92,10 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
     flags = fault_flags(device.resolved_index, faults)
 
     def check(where: Any, starts: Any) -> None:
-        found = flags.raised()
-        if 1 in found:
+        raised = flags.raised()
+        if 1 in raised:
             raise offset_error(starts)
-        if found:
+        if raised:
             wrong = extreme("amax_stub", indices, where)
             wrong = extreme("amin_stub", indices, where) if wrong < rows else wrong
             raise RuntimeError(WRONG_INDEX.format(wrong=wrong))
@@ -129,9 +129,9 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
             return
         words = flags.begin()
         data = (table if copied is None else copied(table), where, starts)
-        given = () if factors is None else (factors.address,)
+        scale_address = () if factors is None else (factors.address,)
         addresses = [each.address for each in (*data, out_data, bag_of, counts, best)]
-        launch(grid, *addresses[:3], *given, *addresses[3:], words, *values)
+        launch(grid, *addresses[:3], *scale_address, *addresses[3:], words, *values)
         if flags.driver.launch_blocking:
             check(where, starts)
 

@@ -95,13 +95,13 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(table)
     rows, columns = table.sizes
     marks = TensorSpec.contiguous((rows,), uint8, table.device)
-    one = TensorSpec.contiguous((1,), uint8, table.device)
+    single = TensorSpec.contiguous((1,), uint8, table.device)
     if where.numel == 0:
         return PlannedKernel(launch_nothing)
     bound = Bound(call.name, where, rows, 0, False, IndexError, "index out of range in self")
     none = (None,) * where.ndim
     indices = ((bound, where.strides, 0),)
-    mark = placed_kernel(Placement(marks, one, where.sizes, indices, none, (), (0,) * where.ndim, ()), put)
+    mark = placed_kernel(Placement(marks, single, where.sizes, indices, none, (), (0,) * where.ndim, ()), put)
     type_ = compute_type(table.dtype)
     block_rows, block_columns = BLOCK_ROWS, min(next_power_of_2(columns), BLOCK_COLUMNS)
     if interpreted():

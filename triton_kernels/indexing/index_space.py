@@ -103,13 +103,13 @@ def launch_over(
     constants: dict[str, object] = dict(constexprs)
     values: dict[str, int] = {"n": n, **({"width": width} if width else {}), **numbers}
     signature |= dict.fromkeys(values, kind)
-    for one in spaces:
-        strides = dict(zip(one.names, one.geometry.strides, strict=True))
-        types, fixed, given = dimension_arguments(one.prefix, one.geometry.sizes, strides, kind)
+    for space in spaces:
+        strides = dict(zip(space.names, space.geometry.strides, strict=True))
+        types, fixed, space_values = dimension_arguments(space.prefix, space.geometry.sizes, strides, kind)
         signature |= types
         constants |= fixed
-        values |= given
-        constants[f"NDIM_{one.prefix.upper()}"] = len(one.geometry.sizes)
+        values |= space_values
+        constants[f"NDIM_{space.prefix.upper()}"] = len(space.geometry.sizes)
     constants |= {"INDEX": tl.int32 if kind == "i32" else tl.int64, "BLOCK": block}
     divisible = []
     if width:

@@ -44,14 +44,14 @@ def moved(data: DataPtr, nbytes: int) -> DataPtr:
 def members_of(call: StructuredCall) -> list[Member]:
     """Return the tensors with elements."""
     out, axis = call.outputs[0], call.extra["dim"]
-    found, start = [], 0
+    members, start = [], 0
     for position in call.extra["kept"]:
         spec = call.args["tensors"][position]
         if spec.numel:
             target = out.replace(sizes=spec.sizes, strides=out.strides)
-            found.append(Member(position, spec, target, start * out.strides[axis]))
+            members.append(Member(position, spec, target, start * out.strides[axis]))
         start += spec.sizes[axis]
-    return found
+    return members
 
 
 def cat(call: StructuredCall) -> PlannedKernel:
@@ -187,9 +187,11 @@ class Form:
     def launch(self, out: Any, data: Sequence[Any]) -> None:
         """Enqueue it."""
         table = self._table.at(() if self._few else (data,))
-        given = [each.address for each in data] if self._few else []
-        given += [0] * (FEW - len(given))
-        self._enqueue((self._table.programs, 1, 1), 0, out.address, table.address, self._table.rows, *given)
+        addresses = [each.address for each in data] if self._few else []
+        addresses += [0] * (FEW - len(addresses))
+        self._enqueue(
+            (self._table.programs, 1, 1), 0, out.address, table.address, self._table.rows, *addresses
+        )
 
 
 def columns_of(

@@ -141,8 +141,8 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     if spec.dtype.is_complex:
         truth, truths = truths_of(call, spec)
-        given = nonzero(call._replace(args=call.args | {"self": truth}))
-        return PlannedKernel(lambda *_: None, lambda data: given.fresh(truths(data)))
+        real_kernel = nonzero(call._replace(args=call.args | {"self": truth}))
+        return PlannedKernel(lambda *_: None, lambda data: real_kernel.fresh(truths(data)))
     check_dtypes(call, [spec])
     device = spec.device
     if spec.numel == 0:
@@ -153,15 +153,15 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     def fresh(data: Any) -> Any:
         data = finder.straightened(data)
         starts = finder.starts_of(data)
-        found = np.zeros((), finder.dtype.np)
-        copy_across(found, starts.offset_by(finder.parts.programs * found.itemsize), found.itemsize)
-        places = int(found)
-        nbytes = places * int64.itemsize
+        total = np.zeros((), finder.dtype.np)
+        copy_across(total, starts.offset_by(finder.parts.programs * total.itemsize), total.itemsize)
+        count = int(total)
+        nbytes = count * int64.itemsize
         out = allocate(nbytes * len(writes), device)
-        if places:
+        if count:
             for d, write in enumerate(writes):
                 write(data.address, starts.address, out.address + d * nbytes)
-        return out, places
+        return out, count
 
     return PlannedKernel(lambda *_: None, fresh)
 

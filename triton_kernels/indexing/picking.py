@@ -141,9 +141,9 @@ def plan_pick(
         )
 
     def run_all(source_at: int, index_at: int, out_at: int, flag: int) -> None:
-        for out_offset, at, i in offsets:
+        for out_offset, source_offset, i in offsets:
             run(
-                source_at + at * out.itemsize,
+                source_at + source_offset * out.itemsize,
                 index_at + i * index.itemsize,
                 out_at + out_offset * out.itemsize,
                 flag,
@@ -245,10 +245,10 @@ def index(call: StructuredCall) -> PlannedKernel:
     def into(out_data: Any, data: Any, indices: Sequence[Any]) -> None:
         wheres = [indices[i] for i in used]
         words = flags.begin()
-        places = allocate(keys.nbytes, device)
-        locate_all(places.address, [where.address for where in wheres], words)
+        keys_data = allocate(keys.nbytes, device)
+        locate_all(keys_data.address, [where.address for where in wheres], words)
         if run is not None:
-            run(data.address, places.address, out_data.address, words)
+            run(data.address, keys_data.address, out_data.address, words)
         check_flags(flags, bounds, wheres)
 
     return PlannedKernel(into)

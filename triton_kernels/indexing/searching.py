@@ -78,12 +78,12 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
     def into(out_data: Any, q: Any, v: Any, order: Any = None) -> None:
         if check is not None:
             check(order)
-        for at, row, place, target in offsets:
-            given = () if order is None else (order.address + place * 8,)
+        for value_offset, row, sorter_offset, target in offsets:
+            sorter_address = () if order is None else (order.address + sorter_offset * 8,)
             run(
-                v.address + at * values.itemsize,
+                v.address + value_offset * values.itemsize,
                 q.address + row * sequence.itemsize,
-                *given,
+                *sorter_address,
                 out_data.address + target * out.itemsize,
             )
 

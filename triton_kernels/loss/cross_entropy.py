@@ -69,9 +69,9 @@ class Scores(NamedTuple):
         else:
             own = target_strides(self.target, sizes)
             along.append([0])
-        kept = coalesced(sizes, [*map(sample_strides, spread), own, *samples])
+        samples_side = coalesced(sizes, [*map(sample_strides, spread), own, *samples])
         n = self.spec.sizes[self.axis]
-        return Sides(kept, Geometry((n,), tuple(tuple(each) for each in along)))
+        return Sides(samples_side, Geometry((n,), tuple(tuple(each) for each in along)))
 
     def cut(self, sides: Sides, spread: list[TensorSpec]) -> Cut:
         """Return how rows are split, if all tensors with rows are contiguous along them."""
@@ -89,9 +89,9 @@ class Scores(NamedTuple):
 def scores_of(call: StructuredCall, fits: Callable[[Scores], bool]) -> Scores:
     """Return the operands, copied to contiguous memory if their dimensions exceed the kernels' parameters."""
     spec, target, weight = check_losses(call)
-    found = Scores(spec, target, weight, lambda data: data, lambda data: data)
-    if fits(found):
-        return found
+    result = Scores(spec, target, weight, lambda data: data, lambda data: data)
+    if fits(result):
+        return result
     chosen("contiguous copies first", "the strides leave more dimensions than the kernel has parameters for")
     flat, copied = contiguous_copy(spec)
     flat_target, copied_target = contiguous_copy(target)
@@ -120,7 +120,7 @@ def plan_both(
     def planned(smoothing: str | None) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
         every = {**pointers, "smoothing": smoothing, "weight_stride": "i64", "ignore_index": "i64"}
         every |= {"programs": "i32", "samples": "i64"}
-        given = {
+        types = {
             name: type_ for name, type_ in every.items() if type_ is not None and name in kernel.arg_names
         }
         missing: dict[str, object] = {name: None for name, type_ in every.items() if type_ is None}
@@ -128,7 +128,7 @@ def plan_both(
             call,
             kernel,
             sides,
-            given,
+            types,
             {**constexprs, **missing},
             tile,
             kept_names=kept_names,
@@ -152,12 +152,12 @@ def forward(call: StructuredCall) -> PlannedKernel:
     reduction, ignore_index = call.args["reduction"], call.args["ignore_index"]
     sizes = statistics.sizes[1:]
     of_samples = contiguous_strides(sizes)
-    found = scores_of(call, lambda scores: scores.sides([], [of_samples]).fits())
-    sides = found.sides([], [of_samples])
+    operands = scores_of(call, lambda scores: scores.sides([], [of_samples]).fits())
+    sides = operands.sides([], [of_samples])
     num_rows, n, inner = sides.num_rows, sides.n, sides.reduced_is_inner
-    cut = found.cut(sides, [found.spec])
+    cut = operands.cut(sides, [operands.spec])
     body = cut.body(n)
-    type_ = compute_type(found.spec.dtype)
+    type_ = compute_type(operands.spec.dtype)
     tiling = row_tile(1 if cut.edges else num_rows, body, type_.primitive_bitwidth // 8, inner)
     outputs, reduced = tiling.tile
     programs = max(cdiv(num_rows, outputs), 1)
@@ -173,19 +173,19 @@ def forward(call: StructuredCall) -> PlannedKernel:
         cross_entropy,
         sides,
         {
-            "x": pointer(found.spec),
-            "target": pointer(found.target),
-            "weight": pointer(found.weight),
+            "x": pointer(operands.spec),
+            "target": pointer(operands.target),
+            "weight": pointer(operands.weight),
             "loss": pointer(loss),
             "statistics": pointer(statistics),
             "total_weight": pointer(total),
             "partials": "*fp64" if is_reduced else None,
             "counter": "*i32" if is_reduced else None,
-            "flag": None if found.has_probabilities else "*i32",
+            "flag": None if operands.has_probabilities else "*i32",
         },
         {
             "MEAN": reduction == MEAN,
-            "PROBABILITIES": found.has_probabilities,
+            "PROBABILITIES": operands.has_probabilities,
             "ACCUMULATOR": type_,
             "WHOLE": body <= reduced,
             "BLOCK_P": PARTIALS_BLOCK,
@@ -195,36 +195,42 @@ def forward(call: StructuredCall) -> PlannedKernel:
         ("x_kept_stride", "target_kept_stride", "out_kept_stride"),
         ("x_reduced_stride", "target_reduced_stride"),
     )
-    weight_stride = 0 if found.weight is None else found.weight.strides[0]
+    weight_stride = 0 if operands.weight is None else operands.weight.strides[0]
     fixed = (weight_stride, ignore_index, programs, num_rows)
     grid = (programs, 1, 1)
     allocate, device = get_allocator("cuda").allocate, call.device
-    classes = found.spec.sizes[found.axis]
+    classes = operands.spec.sizes[operands.axis]
     flags: FaultFlags | None = None
-    if not found.has_probabilities:
+    if not operands.has_probabilities:
         flags = target_flags(call, classes)
-        examine = plan_examination(found.target, classes, ignore_index)
+        examine = plan_examination(operands.target, classes, ignore_index)
     counters = counters_of(driver(), device)
 
     def into(
-        out: Any, kept: Any, total_weight: Any, scores: Any, target: Any, weight: Any, smoothing: float
+        out: Any,
+        statistics_data: Any,
+        total_weight: Any,
+        scores: Any,
+        target: Any,
+        weight: Any,
+        smoothing: float,
     ) -> None:
-        scores, target = found.of_scores(scores), found.of_target(target)
-        given = [scores.address, target.address]
+        scores, target = operands.of_scores(scores), operands.of_target(target)
+        addresses = [scores.address, target.address]
         if weight is not None:
-            given.append(weight.address)
-        given += [out.address, kept.address, total_weight.address]
+            addresses.append(weight.address)
+        addresses += [out.address, statistics_data.address, total_weight.address]
         if is_reduced:
             partials, counter = allocate(16 * programs, device), counters.current()
-            given += [partials.address, counter.address]
+            addresses += [partials.address, counter.address]
         if flags is not None:
-            given.append(flags.begin())
+            addresses.append(flags.begin())
         if smoothing > 0:
             launch, _, numbers = launches.smoothed
-            launch(grid, *given, float(smoothing), *fixed, *numbers)
+            launch(grid, *addresses, float(smoothing), *fixed, *numbers)
         else:
             launch, _, numbers = launches.plain
-            launch(grid, *given, *fixed, *numbers)
+            launch(grid, *addresses, *fixed, *numbers)
         if flags is not None and flags.driver.launch_blocking:
             examine(flags, target)
 
@@ -240,16 +246,16 @@ def backward(call: StructuredCall) -> PlannedKernel:
     sizes = statistics.sizes[1:]
     of_statistics, copied = contiguous_copy(statistics)
     of_grad = grad.strides if grad.sizes == sizes else (0,) * len(sizes)
-    others = [of_statistics.strides[1:], of_grad]
-    found = scores_of(call, lambda scores: scores.sides([out], others).fits())
-    sides = found.sides([out], others)
+    sample_strides_of = [of_statistics.strides[1:], of_grad]
+    scores_and_targets = scores_of(call, lambda scores: scores.sides([out], sample_strides_of).fits())
+    sides = scores_and_targets.sides([out], sample_strides_of)
     num_rows, n, inner = sides.num_rows, sides.n, sides.reduced_is_inner
-    cut = found.cut(sides, [out, found.spec])
+    cut = scores_and_targets.cut(sides, [out, scores_and_targets.spec])
     body = cut.body(n)
-    type_ = compute_type(found.spec.dtype)
-    most = 1 << 14 if interpreted() else 8192 // (type_.primitive_bitwidth // 4)
-    reduced = min(next_power_of_2(body), most if inner or interpreted() else 16)
-    outputs = 1 if cut.edges else min(next_power_of_2(num_rows), max(most // reduced, 1))
+    type_ = compute_type(scores_and_targets.spec.dtype)
+    max_elements = 1 << 14 if interpreted() else 8192 // (type_.primitive_bitwidth // 4)
+    reduced = min(next_power_of_2(body), max_elements if inner or interpreted() else 16)
+    outputs = 1 if cut.edges else min(next_power_of_2(num_rows), max(max_elements // reduced, 1))
     mean = call.args["reduction"] == MEAN
     launches = plan_both(
         call,
@@ -257,16 +263,16 @@ def backward(call: StructuredCall) -> PlannedKernel:
         sides,
         {
             "grad": pointer(grad),
-            "x": pointer(found.spec),
-            "target": pointer(found.target),
-            "weight": pointer(found.weight),
+            "x": pointer(scores_and_targets.spec),
+            "target": pointer(scores_and_targets.target),
+            "weight": pointer(scores_and_targets.weight),
             "statistics": pointer(statistics),
             "total_weight": pointer(total) if mean else None,
             "out": pointer(out),
         },
         {
             "MEAN": mean,
-            "PROBABILITIES": found.has_probabilities,
+            "PROBABILITIES": scores_and_targets.has_probabilities,
             "ACCUMULATOR": type_,
             **cut.constants(),
         },
@@ -274,7 +280,7 @@ def backward(call: StructuredCall) -> PlannedKernel:
         ("out_kept_stride", "x_kept_stride", "target_kept_stride", "stats_kept_stride", "grad_kept_stride"),
         ("out_reduced_stride", "x_reduced_stride", "target_reduced_stride"),
     )
-    weight_stride = 0 if found.weight is None else found.weight.strides[0]
+    weight_stride = 0 if scores_and_targets.weight is None else scores_and_targets.weight.strides[0]
     fixed = (weight_stride, call.args["ignore_index"], num_rows)
 
     def into(
@@ -283,27 +289,27 @@ def backward(call: StructuredCall) -> PlannedKernel:
         scores: Any,
         target: Any,
         weight: Any,
-        kept: Any,
+        statistics_data: Any,
         total: Any,
         smoothing: float,
     ) -> None:
         divisor = total if mean else None
-        operands = (
+        tensors = (
             grad,
-            found.of_scores(scores),
-            found.of_target(target),
+            scores_and_targets.of_scores(scores),
+            scores_and_targets.of_target(target),
             weight,
-            copied(kept),
+            copied(statistics_data),
             divisor,
             out_data,
         )
-        given = [data.address for data in operands if data is not None]
+        addresses = [data.address for data in tensors if data is not None]
         if smoothing > 0:
             launch, grid, numbers = launches.smoothed
-            launch(grid, *given, float(smoothing), *fixed, *numbers)
+            launch(grid, *addresses, float(smoothing), *fixed, *numbers)
         else:
             launch, grid, numbers = launches.plain
-            launch(grid, *given, *fixed, *numbers)
+            launch(grid, *addresses, *fixed, *numbers)
 
     return PlannedKernel(into)
 

@@ -34,11 +34,11 @@ class Problem:
         self.times, self.batch, self.classes = spec.sizes
         labels: tuple[int, ...] = tuple(call.args["target_lengths"])
         self.width = 2 * max(labels, default=0) + 1
-        most = MAX_BYTES // spec.itemsize
-        if self.width > most:
+        max_width = MAX_BYTES // spec.itemsize
+        if self.width > max_width:
             raise NotImplementedError(
-                f"{call.name}: expected target_lengths of at most {(most - 1) // 2} of {spec.dtype.scalar_name} on "
-                f"CUDA, but got {max(labels)}"
+                f"{call.name}: expected target_lengths of at most {(max_width - 1) // 2} of {spec.dtype.scalar_name} "
+                f"on CUDA, but got {max(labels)}"
             )
         if targets.ndim == 1:
             firsts = [0, *itertools.accumulate(labels)][: self.batch]
@@ -129,9 +129,11 @@ def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
     def into(out_data: Any, g: Any, x: Any, targets: Any, losses: Any, alpha: Any) -> None:
         cost, forward = (copied(data) for copied, data in zip(copies, (losses, alpha), strict=True))
         scratch = allocate(nbytes, call.device)
-        given = (x.address, targets.address, problem.counts(), cost.address)
-        shares((problem.batch, 1, 1), *given, forward.address, scratch.address, *problem.values)
-        problem_of_classes(grid, *given, scratch.address, g.address, out_data.address, *problem.values, step)
+        addresses = (x.address, targets.address, problem.counts(), cost.address)
+        shares((problem.batch, 1, 1), *addresses, forward.address, scratch.address, *problem.values)
+        problem_of_classes(
+            grid, *addresses, scratch.address, g.address, out_data.address, *problem.values, step
+        )
 
     return PlannedKernel(into)
 

@@ -131,7 +131,7 @@ def plan_picks(
     sizes = sample_sizes(spec)
     axis = 0 if spec.ndim == 1 else 1
     operands = [sample_strides(spec), target_strides(target, sizes), out.strides]
-    kept = coalesced(sizes, operands)
+    samples_side = coalesced(sizes, operands)
     n = math.prod(sizes)
     block = min(next_power_of_2(n), 1 << 14) if interpreted() else 256
     pointers = {
@@ -157,7 +157,7 @@ def plan_picks(
     launch, grid, numbers = plan_sides(
         call,
         nll_loss,
-        Sides(kept, NO_DIMS),
+        Sides(samples_side, NO_DIMS),
         pointers,
         constexprs,
         Tile(block, 1, 1, 1, 4),
@@ -171,8 +171,8 @@ def plan_picks(
     )
 
     def pick(x: Any, target: Any, weights: Any, loss: Any, factors: Any, flag: int) -> None:
-        given = [data.address for data in (x, target, weights, loss, factors) if data is not None]
-        launch(grid, *given, flag, *fixed, *numbers)
+        addresses = [data.address for data in (x, target, weights, loss, factors) if data is not None]
+        launch(grid, *addresses, flag, *fixed, *numbers)
 
     return pick
 
@@ -183,9 +183,9 @@ def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any
     def examine(flags: FaultFlags, data: DataPtr) -> None:
         if flags.raised():
             flat, copied = contiguous_copy(target)
-            found = np.empty(flat.numel, flat.np_dtype)
-            copy_across(found, copied(data), flat.nbytes)
-            wrong = next(t for t in found.tolist() if t != ignore_index and not 0 <= t < classes)
+            classes_of_samples = np.empty(flat.numel, flat.np_dtype)
+            copy_across(classes_of_samples, copied(data), flat.nbytes)
+            wrong = next(t for t in classes_of_samples.tolist() if t != ignore_index and not 0 <= t < classes)
             raise IndexError(f"Target {wrong} is out of bounds.")
 
     return examine
@@ -200,15 +200,17 @@ def nll_backward(call: StructuredCall) -> PlannedKernel:
     sizes = sample_sizes(spec)
     axis = 0 if spec.ndim == 1 else 1
     grad_strides = grad.strides if grad.sizes == sizes else (0,) * len(sizes)
-    kept = coalesced(sizes, [sample_strides(out), target_strides(target, sizes), grad_strides])
-    kept = Geometry(kept.sizes, (kept.strides[2], kept.strides[1], kept.strides[0]))
+    samples_side = coalesced(sizes, [sample_strides(out), target_strides(target, sizes), grad_strides])
+    samples_side = Geometry(
+        samples_side.sizes, (samples_side.strides[2], samples_side.strides[1], samples_side.strides[0])
+    )
     line = coalesced([spec.sizes[axis]], [[out.strides[axis]]])
-    sides = Sides(kept, line)
+    sides = Sides(samples_side, line)
     num_rows, n = sides.num_rows, sides.n
     classes_inner = out.strides[axis] == 1
-    most = 1 << 14 if interpreted() else 1024
-    reduced = min(next_power_of_2(n), most if classes_inner or interpreted() else 16)
-    outputs = min(next_power_of_2(num_rows), max(most // reduced, 1))
+    max_elements = 1 << 14 if interpreted() else 1024
+    reduced = min(next_power_of_2(n), max_elements if classes_inner or interpreted() else 16)
+    outputs = min(next_power_of_2(num_rows), max(max_elements // reduced, 1))
     tile = Tile(outputs, reduced, cdiv(n, reduced), n, 4)
     mean = call.args["reduction"] == MEAN
     pointers = {
@@ -237,8 +239,10 @@ def nll_backward(call: StructuredCall) -> PlannedKernel:
     fixed = (weight.strides[0] if weight is not None else 0, call.args["ignore_index"])
 
     def into(out_data: Any, grad: Any, x: Any, target: Any, weights: Any, total_weight: Any) -> None:
-        given = [data.address for data in (grad, target, weights, total_weight, out_data) if data is not None]
-        launch(grid, *given, *fixed, *numbers)
+        addresses = [
+            data.address for data in (grad, target, weights, total_weight, out_data) if data is not None
+        ]
+        launch(grid, *addresses, *fixed, *numbers)
 
     return PlannedKernel(into)
 

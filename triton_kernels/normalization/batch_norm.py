@@ -26,7 +26,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
     """Normalize (N, C, ...) over all but channels, by its own statistics or by the running ones."""
     args, training = call.args, call.extra["training"]
     x, weight, bias, running = (args[k] for k in ("input", "weight", "bias", "running_mean"))
-    out, kept = call.outputs[:2]
+    out, save_mean = call.outputs[:2]
     check_dtypes(call, [x, *(spec for spec in (weight, bias, running) if spec is not None)])
     own = TensorSpec.of(out.sizes, out.strides, x.dtype, x.device)
     norm = ChannelNorm(call, own)
@@ -35,7 +35,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
     family = Family(c, 1, c)
     gather = laid_out(x, own)
     rows = [as_row(args[name]) for name in ("weight", "bias", "running_mean", "running_var")]
-    statistic = kept if training else running
+    statistic = save_mean if training else running
     normalise = norm.normalise(lines, family, statistic, weight, bias, not training)
     measure = _measured(call, norm, lines) if training else None
 

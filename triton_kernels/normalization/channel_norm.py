@@ -137,9 +137,9 @@ class ChannelNorm:
         default = Configuration(block)
         if interpreted():
             return default
-        found = configuration(kernel, self.call.device, str(dtype.triton_name), shape, default)
+        tuned = configuration(kernel, self.call.device, str(dtype.triton_name), shape, default)
         side = block.index(max(block))
-        return found if found.tile[side] >= block[side] else default
+        return tuned if tuned.tile[side] >= block[side] else default
 
     def _launch(
         self,
@@ -181,13 +181,13 @@ class ChannelNorm:
         block = chosen.tile
         programs = cdiv(lines.lines, block[0])
         splits = 1
-        most = resident_programs(self.call, 8)
-        if 2 * programs <= most:
-            splits = max(1, min(cdiv(lines.n, 4 * block[1]), most // programs))
+        max_programs = resident_programs(self.call, 8)
+        if 2 * programs <= max_programs:
+            splits = max(1, min(cdiv(lines.n, 4 * block[1]), max_programs // programs))
         chunk = cdiv(cdiv(lines.n, splits), block[1]) * block[1]
         return chosen, cdiv(lines.n, chunk), chunk
 
-    def moments(self, lines: Lines, statistics: int, outer: int, kept: Any, running: Any) -> Step:
+    def moments(self, lines: Lines, statistics: int, outer: int, saved: Any, running: Any) -> Step:
         """From data to statistics.
 
         ``(x, mean, rstd, kept_mean, kept_rstd, running_mean, running_var, momentum, eps, of_constant)``.
@@ -222,8 +222,8 @@ class ChannelNorm:
                 "squares": parts,
                 "mean": row,
                 "rstd": row,
-                "kept_mean": kept,
-                "kept_rstd": kept,
+                "kept_mean": saved,
+                "kept_rstd": saved,
                 "running_mean": running,
                 "running_var": running,
             },

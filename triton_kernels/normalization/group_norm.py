@@ -56,7 +56,7 @@ def planes_of(spec: TensorSpec) -> Planes | None:
 
 
 def group_tile(
-    call: StructuredCall, kernel: LazyKernel, x: TensorSpec, group: int, most: int
+    call: StructuredCall, kernel: LazyKernel, x: TensorSpec, group: int, max_elements: int
 ) -> Configuration | None:
     """Return the block of one group, as [channels, positions], or None if it does not fit."""
     each, positions = x.sizes[1] // group, math.prod(x.sizes[2:])
@@ -65,7 +65,7 @@ def group_tile(
     if interpreted():
         return Configuration(tile) if elements <= INTERPRETED_GROUP else None
     double = x.dtype is float64
-    if not MIN_ELEMENTS <= elements <= (MAX_DOUBLE if double else most):
+    if not MIN_ELEMENTS <= elements <= (MAX_DOUBLE if double else max_elements):
         return None
     warps = min(max(next_power_of_2(elements // (256 if double else 512)), 4), 32)
     if not double and elements <= 2048 and x.strides[1] == 1:
@@ -73,8 +73,8 @@ def group_tile(
         warps = 8
     default = Configuration(tile, warps)
     groups = x.sizes[0] * group
-    found = configuration(kernel, call.device, str(x.dtype.triton_name), (groups, each, positions), default)
-    return found if found.tile[0] >= each and found.tile[1] >= positions else default
+    tuned = configuration(kernel, call.device, str(x.dtype.triton_name), (groups, each, positions), default)
+    return tuned if tuned.tile[0] >= each and tuned.tile[1] >= positions else default
 
 
 def prepared(
@@ -135,8 +135,8 @@ def in_one_pass(call: StructuredCall, planes: tuple[Any, ...], tile: Configurati
     rows = (as_row(weight), as_row(bias))
 
     def into(out_data: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any) -> None:
-        given = (data, rows[0](weights), rows[1](biases), out_data, means, rstds)
-        launch(grid, *[each.address for each in given if each is not None], *numbers, float(eps))
+        operands = (data, rows[0](weights), rows[1](biases), out_data, means, rstds)
+        launch(grid, *[each.address for each in operands if each is not None], *numbers, float(eps))
 
     return PlannedKernel(into)
 
@@ -180,8 +180,8 @@ def gradients_in_one_pass(
     def into(to_x: Any, to_w: Any, to_b: Any, g: Any, data: Any, m: Any, r: Any, weights: Any) -> None:
         m, r, weights = (row(value) for row, value in zip(rows, (m, r, weights), strict=True))
         made = [allocate(table.nbytes, call.device) if summed else None for _ in range(2)]
-        given = (g, data, m, r, weights, to_x, *made)
-        launch(grid, *[each.address for each in given if each is not None], *numbers)
+        operands = (g, data, m, r, weights, to_x, *made)
+        launch(grid, *[each.address for each in operands if each is not None], *numbers)
         for add_up, out, part in zip(finish, (to_b, to_w), made, strict=True):
             if add_up is not None:
                 add_up(out, part)
@@ -193,7 +193,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     """Normalize (N, C, ...) over each group of channels."""
     args, group = call.args, call.args["group"]
     x, weight, bias = (args[k] for k in ("input", "weight", "bias"))
-    out, kept = call.outputs[:2]
+    out, save_mean = call.outputs[:2]
     check_dtypes(call, [x, *(spec for spec in (weight, bias) if spec is not None)])
     n, c = x.sizes[:2]
     if n == 0 or c == 0:
@@ -214,7 +214,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     gather = laid_out(x, own)
     scatter = None if out.is_contiguous else copy_kernel(out, own)
     row = norm.scratch(n * group)
-    narrow = kept if kept.dtype is not row.dtype else None
+    narrow = save_mean if save_mean.dtype is not row.dtype else None
     whole = lines_of(own, c // group) if x.numel else Lines(n * group, 0, 0, 1)
     if c // group == 1:
         whole = Lines(n * c, x.numel // (n * c), x.numel // (n * c), 1)

@@ -94,15 +94,15 @@ def resident_programs(call: StructuredCall, blocks: int) -> int:
     return blocks * driver().properties(call.device.resolved_index).multi_processor_count
 
 
-def is_alike(found: Configuration, default: Configuration, body: int) -> bool:
+def is_alike(tuned: Configuration, default: Configuration, body: int) -> bool:
     """Return True if a block of [rows, elements] may replace another: whole rows stay whole.
 
     Blocks of longer rows have sums for each of their elements, which fit only blocks that were declared for
     them.
     """
     if body <= default.tile[1]:
-        return body <= found.tile[1]
-    return body <= found.tile[1] or (found.elements <= default.elements and found.tile[0] <= default.tile[0])
+        return body <= tuned.tile[1]
+    return body <= tuned.tile[1] or (tuned.elements <= default.elements and tuned.tile[0] <= default.tile[0])
 
 
 def sum_parts(

@@ -96,13 +96,13 @@ def chosen_tile(
     call: StructuredCall, kernel: LazyKernel, dtype: str, rows: Rows, default: Configuration
 ) -> RowTile:
     """Return the block of a launch; with edges it has one row, and no more elements per lane than declared."""
-    found = default
+    tuned = default
     if not interpreted():
-        found = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)
-        crowded = found.elements * default.warps > default.elements * found.warps
-        if (rows.cut.edges and (crowded or found.tile[0] > 1)) or not is_alike(found, default, rows.body):
-            found = default
-    return RowTile(*found.tile, found.warps, rows.body <= found.tile[1])
+        tuned = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)
+        crowded = tuned.elements * default.warps > default.elements * tuned.warps
+        if (rows.cut.edges and (crowded or tuned.tile[0] > 1)) or not is_alike(tuned, default, rows.body):
+            tuned = default
+    return RowTile(*tuned.tile, tuned.warps, rows.body <= tuned.tile[1])
 
 
 def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
@@ -171,8 +171,8 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         def into(
             out_data: Any, means: Any, rstds: Any, data: Any, weights: Any, biases: Any, eps: Any
         ) -> None:
-            given = (operand.data(data), weight_data(weights), bias_data(biases), out_data, means, rstds)
-            addresses = [each.address for each in given if each is not None]
+            operands = (operand.data(data), weight_data(weights), bias_data(biases), out_data, means, rstds)
+            addresses = [each.address for each in operands if each is not None]
             launch(grid, *addresses, *numbers, default if eps is None else float(eps))
 
         if centred:

@@ -107,9 +107,9 @@ def backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 results, (g, values, means, rstds, weights) = data[:3], data[3:]
             else:
                 results, (g, values, rstds, weights), means = (*data[:2], None), data[2:], None
-            given = (plan.grad.data(g), plan.x.data(values), plan.mean(means), plan.rstd(rstds))
+            operands = (plan.grad.data(g), plan.x.data(values), plan.mean(means), plan.rstd(rstds))
             for step in steps:
-                step(results, (*given, plan.weight(weights)))
+                step(results, (*operands, plan.weight(weights)))
 
         return PlannedKernel(into)
 
@@ -123,7 +123,7 @@ class Backward:
         self,
         call: StructuredCall,
         specs: tuple[Any, ...],
-        to: Any,
+        grad_input: Any,
         count: int,
         n: int,
         lead: int,
@@ -136,7 +136,7 @@ class Backward:
         self.mean, self.rstd, self.weight = as_row(mean), as_row(rstd), as_row(weight)
         self.constants = {"CENTRED": centred, "ACCUMULATOR": compute_type(x.dtype)}
         self.dtype = accumulator_dtype(x.dtype)
-        strides = [self.x.stride, self.grad.stride, *([] if to is None else [n])]
+        strides = [self.x.stride, self.grad.stride, *([] if grad_input is None else [n])]
         self.rows = rows_of(count, n, [x, grad], strides)
 
     @property
@@ -209,10 +209,10 @@ class Backward:
         )
         grid = (parts, 1, 1)
 
-        def step(results: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+        def step(results: tuple[Any, ...], operands: tuple[Any, ...]) -> None:
             own = (results[1], results[2]) if needs_params else (None, None)
             targets = sums.targets(own)
-            launch(grid, *[d.address for d in (*given, results[0], *targets) if d is not None], *numbers)
+            launch(grid, *[d.address for d in (*operands, results[0], *targets) if d is not None], *numbers)
             sums.finish(own, targets)
 
         return step
@@ -225,8 +225,8 @@ class Backward:
             meant = Configuration((next_power_of_2(min(rows.rows, 64)), 1024))
         else:
             dtype = str(self.specs[1].dtype.triton_name)
-            found = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
-            meant = found if found.elements <= meant.elements else meant
+            tuned = configuration(weight_gradients, self.call.device, dtype, (rows.rows, rows.n), meant)
+            meant = tuned if tuned.elements <= meant.elements else meant
         tile = RowTile(*meant.tile, meant.warps, False)
         columns = max(cdiv(rows.body, tile.elements), 1)
         programs = max(resident_programs(self.call, 4 if self.double else 8) // columns, 1)
@@ -238,10 +238,10 @@ class Backward:
         )
         grid = (columns, parts, 1)
 
-        def step(results: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+        def step(results: tuple[Any, ...], operands: tuple[Any, ...]) -> None:
             own = (results[1], results[2])
             targets = sums.targets(own)
-            launch(grid, *[d.address for d in (*given[:4], *targets) if d is not None], *numbers)
+            launch(grid, *[d.address for d in (*operands[:4], *targets) if d is not None], *numbers)
             sums.finish(own, targets)
 
         return step

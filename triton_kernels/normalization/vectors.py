@@ -68,7 +68,11 @@ def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]])
     common = math.gcd(widest, *every)
     shortest = INTERPRETED_VECTORS * widest if interpreted() else SHORTEST
     if common < widest and widest >= 4 and n >= shortest:
-        begin_alike = all((one - own[0]) % widest == 0 for own in zip(*strides, strict=True) for one in own)
+        begin_alike = all(
+            (element_stride - own[0]) % widest == 0
+            for own in zip(*strides, strict=True)
+            for element_stride in own
+        )
         if begin_alike:
             return Cut(widest, True)
     return Cut(common, False) if common > 1 else AS_THEY_ARE

@@ -30,7 +30,7 @@ class Group:
         device: Device of the tensors.
         kernel: a declared kernel.
         specs: all rows' first tensors; those without elements are left out.
-        places: Indices of the rows of this dtype.
+        indices: Indices of the rows of this dtype.
         operands: Number of tensors of the dtype in a row.
         counts: If True, each row has a step count too.
         rate: the spec of a rate that stands in memory.
@@ -41,13 +41,13 @@ class Group:
         device: Device,
         kernel: LazyKernel,
         specs: Sequence[TensorSpec],
-        places: Sequence[int],
+        indices: Sequence[int],
         counts: bool = False,
         rate: Any = None,
     ) -> None:
-        own = [specs[place] for place in places]
+        own = [specs[index] for index in indices]
         dtype = own[0].dtype
-        self._device, self._kernel, self._specs, self.places = device, kernel, own, places
+        self._device, self._kernel, self._specs, self.indices = device, kernel, own, indices
         self._name = str(dtype.triton_name)
         self._itemsize = dtype.itemsize
         self._counts = counts
@@ -80,19 +80,19 @@ class Group:
             numbers: the kernel's other arguments: a float, a `DataPtr` to a number, or None.
             constants: its variant.
         """
-        columns = [[operand[place] for place in self.places] for operand in operands]
+        columns = [[operand[index] for index in self.indices] for operand in operands]
         table = self._tables.get(len(columns))
         if table is None:
             table = self._tables[len(columns)] = self._table(len(columns))
         memory = table.at(columns)
         types = {name: self._type_of(name, value) for name, value in numbers.items() if value is not None}
         key = (*types.values(), *constants.values())
-        found = self._launches.get(key)
-        if found is None:
-            found = self._launches[key] = self._made(types, constants)
+        planned = self._launches.get(key)
+        if planned is None:
+            planned = self._launches[key] = self._made(types, constants)
         bases = (0, 0) if self._counts else (0,)
         values = [getattr(value, "address", value) for value in numbers.values() if value is not None]
-        found((table.programs, 1, 1), *bases, memory.address, table.rows, *values)
+        planned((table.programs, 1, 1), *bases, memory.address, table.rows, *values)
 
     def _table(self, columns: int) -> TensorTable:
         # Steps stand behind the operands that each variant has; `amsgrad` adds one behind them.
@@ -128,11 +128,11 @@ def groups(call: StructuredCall, kernel: LazyKernel, counts: bool = False) -> li
     """Return the rows of a call by dtype."""
     specs: Sequence[TensorSpec] = call.args["self"]
     by_dtype: dict[Any, list[int]] = {}
-    for place, spec in enumerate(specs):
+    for index, spec in enumerate(specs):
         if spec.numel:
-            by_dtype.setdefault(spec.dtype, []).append(place)
+            by_dtype.setdefault(spec.dtype, []).append(index)
     rate = call.args.get("lr")
-    return [Group(call.device, kernel, specs, places, counts, rate) for places in by_dtype.values()]
+    return [Group(call.device, kernel, specs, indices, counts, rate) for indices in by_dtype.values()]
 
 
 def is_indirect(lr: Any) -> bool:
@@ -141,7 +141,7 @@ def is_indirect(lr: Any) -> bool:
 
 
 def plan_sgd(call: StructuredCall) -> PlannedKernel:
-    """Return ``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
+    """Return ``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found_inf)``."""
     every = groups(call, fused_sgd)
     nesterov, maximize, is_first = (call.extra[n] for n in ("nesterov", "maximize", "is_first_step"))
 
@@ -154,7 +154,7 @@ def plan_sgd(call: StructuredCall) -> PlannedKernel:
         lr: Any,
         dampening: float,
         scale: Any,
-        found: Any,
+        found_inf: Any,
     ) -> None:
         has_momentum = momentum != 0
         numbers = {
@@ -163,7 +163,7 @@ def plan_sgd(call: StructuredCall) -> PlannedKernel:
             "momentum": momentum,
             "dampening": dampening,
             "scale": scale,
-            "found_inf": found,
+            "found_inf": found_inf,
         }
         constants = {
             "INDIRECT": is_indirect(lr),
@@ -181,7 +181,7 @@ def plan_sgd(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_adam(call: StructuredCall) -> PlannedKernel:
-    """``into(parameters, gradients, averages, squares, largest, counts, lr, ..., scale, found)``; both Adams."""
+    """Return ``into(parameters, gradients, averages, squares, ..., scale, found_inf)`` of Adam or AdamW."""
     every = groups(call, fused_adam, counts=True)
     amsgrad, maximize, decoupled = (call.extra[name] for name in ("amsgrad", "maximize", "decoupled"))
 
@@ -198,7 +198,7 @@ def plan_adam(call: StructuredCall) -> PlannedKernel:
         weight_decay: float,
         eps: float,
         scale: Any,
-        found: Any,
+        found_inf: Any,
     ) -> None:
         numbers = {
             "lr": lr,
@@ -207,7 +207,7 @@ def plan_adam(call: StructuredCall) -> PlannedKernel:
             "weight_decay": weight_decay,
             "eps": eps,
             "scale": scale,
-            "found_inf": found,
+            "found_inf": found_inf,
         }
         constants = {
             "INDIRECT": is_indirect(lr),
@@ -224,12 +224,12 @@ def plan_adam(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_unscale(call: StructuredCall) -> PlannedKernel:
-    """Return ``into(gradients, found, inverse)``."""
+    """Return ``into(gradients, found_inf, inverse)``."""
     every = groups(call, unscale)
 
-    def into(gradients: Any, found: Any, inverse: Any) -> None:
+    def into(gradients: Any, found_inf: Any, inverse: Any) -> None:
         for group in every:
-            group.launch((gradients,), {"inverse": inverse, "found_inf": found}, {})
+            group.launch((gradients,), {"inverse": inverse, "found_inf": found_inf}, {})
 
     return PlannedKernel(into)
 

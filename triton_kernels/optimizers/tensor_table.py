@@ -91,17 +91,17 @@ class TensorTable:
             return self._move(addresses)
         key = (stream, *addresses)
         with self._lock:
-            found = self._kept.pop(key, None)
-            if found is None:
-                found = self._move(addresses)
+            table = self._kept.pop(key, None)
+            if table is None:
+                table = self._move(addresses)
                 while len(self._kept) >= KEPT:
                     del self._kept[next(iter(self._kept))]
-            self._kept[key] = found
-        return found
+            self._kept[key] = table
+        return table
 
     def _move(self, addresses: tuple[int, ...]) -> DataPtr:
-        places = np.array(addresses, np.int64).reshape(len(self._itemsizes), self.rows)
-        whole = np.concatenate([self._fixed, places // self._itemsizes])
+        address_table = np.array(addresses, np.int64).reshape(len(self._itemsizes), self.rows)
+        whole = np.concatenate([self._fixed, address_table // self._itemsizes])
         table = get_allocator("cuda").allocate(whole.nbytes, self._device)
         # Taking page-locked memory is no part of what a capture records.
         with relaxed_capture(driver()):
@@ -110,8 +110,10 @@ class TensorTable:
         return table
 
 
-def block_of(found: Configuration, is_interpreted: bool, numel: int) -> int:
+def block_of(configuration: Configuration, is_interpreted: bool, numel: int) -> int:
     """Return a program's element count: the tile, or all of the largest tensor in the interpreter."""
     return (
-        max(found.tile[0], 1 << (min(numel, 1 << 16) - 1).bit_length()) if is_interpreted else found.tile[0]
+        max(configuration.tile[0], 1 << (min(numel, 1 << 16) - 1).bit_length())
+        if is_interpreted
+        else configuration.tile[0]
     )

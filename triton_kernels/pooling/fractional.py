@@ -125,16 +125,20 @@ def fractional_max_pool_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(launch_nothing)
     rank, n = len(pool.out), values.numel
     block = min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK if interpreted() else BLOCK)
-    images = {letter: with_batch(of, rank) for letter, of in (("x", spec), ("y", values), ("s", indices))}
+    images = {
+        letter: with_batch(image, rank) for letter, image in (("x", spec), ("y", values), ("s", indices))
+    }
     strides = {
         letter + dim: stride
-        for letter, of in images.items()
-        for dim, stride in zip("ncdhw", of.strides, strict=True)
+        for letter, image in images.items()
+        for dim, stride in zip("ncdhw", image.strides, strict=True)
     }
     strides |= dict(zip(("rn", "rc", "rs"), samples.strides, strict=True))
     # A kernel's size that is negative takes nothing, but says where windows may start.
     reach = [n + block, 2 * math.prod(spec.sizes[-rank:]) - 2 * min(0, *pool.kernel)]
-    for sizes, own in [(of.sizes, of.strides) for of in images.values()] + [(samples.sizes, samples.strides)]:
+    for sizes, own in [(image.sizes, image.strides) for image in images.values()] + [
+        (samples.sizes, samples.strides)
+    ]:
         reach.append(2 * sum(s * (size + 64) for size, s in zip(sizes, own, strict=True)))
     kind = integer_type(max(reach))
     numbers: dict[str, Any] = {
@@ -149,7 +153,7 @@ def fractional_max_pool_(call: StructuredCall) -> PlannedKernel:
         fixed |= {"d": 1, "od": 1}
     numbers = {name: value for name, value in numbers.items() if name not in fixed}
     pointers = {"x": spec, "samples": samples, "out": values, "index": indices}
-    signature = {name: f"*{of.dtype.triton_name}" for name, of in pointers.items()}
+    signature = {name: f"*{image.dtype.triton_name}" for name, image in pointers.items()}
     launch = Launch(
         call.device,
         fractional_max_pool,
@@ -165,10 +169,10 @@ def fractional_max_pool_(call: StructuredCall) -> PlannedKernel:
         divisible=[name for name, value in numbers.items() if value % ALIGNMENT == 0],
     )
     grid = (cdiv(n, block), 1, 1)
-    given = tuple(numbers.values())
+    number_values = tuple(numbers.values())
     return PlannedKernel(
         lambda out, where, x, random: launch(
-            grid, x.address, random.address, out.address, where.address, *given
+            grid, x.address, random.address, out.address, where.address, *number_values
         )
     )
 

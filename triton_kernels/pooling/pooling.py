@@ -130,8 +130,8 @@ def tile_of(n: int, channels: int, itemsize: int, last: bool) -> tuple[int, int]
     `itemsize` is of elements that are read in vectors; of 8 bytes where they cannot be.
     """
     if not last:
-        most = INTERPRETED_BLOCK if interpreted() else BLOCK
-        return min(max(next_power_of_2(n), 16), most), 1
+        max_block = INTERPRETED_BLOCK if interpreted() else BLOCK
+        return min(max(next_power_of_2(n), 16), max_block), 1
     wide = min(next_power_of_2(channels), CHANNELS)
     elements = INTERPRETED_BLOCK if interpreted() else 128 * min(ALIGNMENT // itemsize, 8)
     return min(next_power_of_2(n), max(elements // wide, 1)), wide

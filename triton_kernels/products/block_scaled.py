@@ -150,8 +150,8 @@ def tilings(call: StructuredCall) -> tuple[Tiling, Tiling]:
     """Return the tile, large if the tiles fill the multiprocessors, and the tile of unaligned operands."""
     (m, n), packed = call.outputs[0].sizes, call.args["self"].dtype is PACKED
     if interpreted():
-        one = Tiling(bounded(m, 64), bounded(n, 64), 256 if packed else 128, 4, 1)
-        return one, one
+        tiling = Tiling(bounded(m, 64), bounded(n, 64), 256 if packed else 128, 4, 1)
+        return tiling, tiling
     capability = driver().properties(call.device.resolved_index).capability
     groups = (PACKED_TILES if packed else TILES, UNALIGNED)
     fitting, other = ([tile for tile in group if tile.is_for(capability)] for group in groups)

@@ -88,14 +88,14 @@ def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Confi
     return TILES if itemsize == 2 else TF32_TILES
 
 
-def tiles_in(one: Configuration, problem: Problem) -> int:
+def tiles_in(configuration: Configuration, problem: Problem) -> int:
     """Return the number of tiles that cover a result."""
-    return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1])
+    return cdiv(problem.m, configuration.tile[0]) * cdiv(problem.n, configuration.tile[1])
 
 
-def in_halves(one: Configuration) -> bool:
+def in_halves(configuration: Configuration) -> bool:
     """Return True if a tile's output is stored in halves, with half the shared memory and fewer registers."""
-    return one.elements // one.tile[2] >= 128 * 32 * one.warps
+    return configuration.elements // configuration.tile[2] >= 128 * 32 * configuration.warps
 
 
 def for_interpreter(problem: Problem) -> Configuration:
@@ -117,22 +117,22 @@ registers beside their sums."""
 
 
 def beside_epilogue(
-    problem: Problem, crowded: Sequence[Configuration], places: int, is_in_tensor_memory: bool
+    problem: Problem, crowded: Sequence[Configuration], num_multiprocessors: int, is_in_tensor_memory: bool
 ) -> Configuration:
     """Return the cheapest tile beside an epilogue that does not recompute an operand too often.
 
     Raise CannotFuse if there is none, or if it costs more than the launch that it saves.
     """
 
-    def cost_of(one: Configuration) -> float:
-        return cost(one, tiles_in(one, problem) * problem.batch, problem.k, places)
+    def cost_of(candidate: Configuration) -> float:
+        return cost(candidate, tiles_in(candidate, problem) * problem.batch, problem.k, num_multiprocessors)
 
     best = min(crowded, key=cost_of)
-    served = [one for one in crowded if problem.computes_seldom(one.tile)]
+    served = [candidate for candidate in crowded if problem.computes_seldom(candidate.tile)]
     fused = problem.epilogue.fused
     if fused is not None and fused.sources[1] is not None and is_in_tensor_memory:
         # 8-bit integers that become a tile of 128 columns leave too few registers for 128 rows of sums.
-        served = [one for one in served if one.tile[0] < 128]
+        served = [candidate for candidate in served if candidate.tile[0] < 128]
     if not served or cost_of(chosen := min(served, key=cost_of)) > cost_of(best) + LAUNCH_COST:
         raise CannotFuse("an operand would be computed too often")
     return chosen
@@ -172,11 +172,12 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         beside = describe(replace(addend, sizes=sizes), rows_only=True)
         if beside is None or out is None:
             return refused("the addend or the result lies as they cannot describe it")
-    places = multiprocessors(problem.device)
+    num_multiprocessors = multiprocessors(problem.device)
     fused = problem.epilogue.fused
     plain = out is not None and beside is None
     large, crowded = (
-        tuple(one for one in table if one.is_for(properties.design)) for table in tables_for(problem)
+        tuple(candidate for candidate in table if candidate.is_for(properties.design))
+        for table in tables_for(problem)
     )
     candidates = large if plain else crowded
     # A tile of the addend does not fit that kernel's shared memory next to its ring buffer.
@@ -186,7 +187,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         chosen = for_interpreter(problem)
     else:
         chosen = min(
-            candidates, key=lambda one: cost(one, tiles_in(one, problem) * problem.batch, problem.k, places)
+            candidates,
+            key=lambda one: cost(one, tiles_in(one, problem) * problem.batch, problem.k, num_multiprocessors),
         )
         if plain:
             name = problem.left.dtype.triton_name
@@ -194,16 +196,18 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             kernel, rule = matmul_persistent, chosen
             if specialized is not None and form is not None:
                 kernel, rule = form.KERNEL, specialized
-            asked = configuration(kernel, problem.device, name, problem.shape, rule)
-            cuts = cuts and asked == rule
+            tuned = configuration(kernel, problem.device, name, problem.shape, rule)
+            cuts = cuts and tuned == rule
             if specialized is not None:
-                specialized = asked
-            elif asked in large:
-                chosen = asked
+                specialized = tuned
+            elif tuned in large:
+                chosen = tuned
     factors = problem.epilogue.factors
     halved = None
     if cuts and out is not None and (factors is None or not factors.row_wise):
-        cut = best_cut(problem.out.sizes, problem.k, places, cut_tiles(problem, candidates), resident, cost)
+        cut = best_cut(
+            problem.out.sizes, problem.k, num_multiprocessors, cut_tiles(problem, candidates), resident, cost
+        )
         unfused = replace(problem, epilogue=replace(problem.epilogue, fused=None))
         halved = None if cut is None else in_two(unfused, cut, partial(plan_bulk, cuts=False))
         if halved is not None and cut is not None and fused is None:
@@ -223,7 +227,7 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     if fused is not None and halved is not None and cut is not None:
         last, _ = part_of(unfused, cut, False)
         # In the interpreter the last bits of sums depend on how many rows a tile has.
-        if interpreted() or worthwhile_parts(last, 1, places, 1) > 1:
+        if interpreted() or worthwhile_parts(last, 1, num_multiprocessors, 1) > 1:
             raise CannotFuse("its last wave adds up in an order of its own")
     if fused is not None and fused.has_prologue:
         left, right = (describe(each) for each in problem.loaded)
@@ -241,13 +245,17 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     tiles = tiles_in(chosen, problem) * batch
     small = chosen if interpreted() else crowded[-2] if m > 64 else crowded[-1]
     small_tiles = tiles_in(small, problem) * batch
-    small_places = places * resident(small)
-    parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
-    if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
+    small_slots = num_multiprocessors * resident(small)
+    parts = worthwhile_parts(problem, small_tiles, small_slots, 4 * small.tile[2])
+    if 2 * tiles <= num_multiprocessors * resident(chosen) and parts > 1 and n % 4 == 0:
         if not problem.computes_seldom(small.tile):
             raise CannotFuse("an operand would be computed too often")
         choices.chosen(
-            "split-K", "{} tiles are few for {} multiprocessors, and {} elements are summed", tiles, places, k
+            "split-K",
+            "{} tiles are few for {} multiprocessors, and {} elements are summed",
+            tiles,
+            num_multiprocessors,
+            k,
         )
         steps = cdiv(cdiv(k, small.tile[2]), parts)
         parts = cdiv(cdiv(k, small.tile[2]), steps)
@@ -260,7 +268,9 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     if fused is not None:
         # Operands and results come and go by pointers: a large tile has registers for those of one, in whole vectors.
         if not interpreted() and (fused.tiles > 1 or n % DIVISOR or fused.has_prologue):
-            chosen = beside_epilogue(problem, crowded, places, properties.design >= tensor_memory.DESIGN)
+            chosen = beside_epilogue(
+                problem, crowded, num_multiprocessors, properties.design >= tensor_memory.DESIGN
+            )
         return plan_launch(problem, chosen, left, right, None, None, 1, None, batch)
     return plan_launch(problem, chosen, left, right, out, beside, 1, None, batch)
 
@@ -364,7 +374,7 @@ def plan_launch(
     numbers = tuple({**sizes, **values}[name] for name in kernel.arg_names if name in sizes or name in values)
     pointers = 3 + problem.epilogue.pointers
 
-    def run(*given: int | float) -> None:
-        launch(grid, *given[:pointers], *numbers, *given[pointers:])
+    def run(*arguments: int | float) -> None:
+        launch(grid, *arguments[:pointers], *numbers, *arguments[pointers:])
 
     return run

@@ -183,8 +183,8 @@ def plan_complex(
     numbers = (m, n, k, *(values[name] for name in matmul_complex.arg_names if name in values))
     pointers = 3 if addend is None else 4
 
-    def run(*given: int | float) -> None:
-        launch(grid, *given[:pointers], *numbers, *given[pointers:])
+    def run(*arguments: int | float) -> None:
+        launch(grid, *arguments[:pointers], *numbers, *arguments[pointers:])
 
     return run
 

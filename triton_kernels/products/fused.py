@@ -45,7 +45,7 @@ def plan_fused(
     activation = ACTIVATIONS[call.args.get("use_gelu")]
     addend = call.args["self"] if has_addend else None
     launch = plan_matmul(call, left, right, addend, scales, activation, fused)
-    given = (*names, "self") if has_addend else names
+    address_names = (*names, "self") if has_addend else names
     if not values:
-        return launch, given
-    return lambda *addresses: launch(*addresses, *values), given
+        return launch, address_names
+    return lambda *addresses: launch(*addresses, *values), address_names

@@ -112,13 +112,13 @@ def tiling(call: StructuredCall, groups: Groups, precision: str, by_bytes: bool)
     table = (
         EIGHT_BITS if itemsize == 1 else HALF if itemsize == 2 else TF32 if precision == "tf32" else SINGLE
     )
-    *larger, small = (one for one in table if one.is_for(capability))
+    *larger, small = (configuration for configuration in table if configuration.is_for(capability))
     large = larger[0] if larger else small
     rows = cdiv(m, max(groups.count, 1)) if groups.shared == "rows" else m
     tiles = groups.count * cdiv(rows, large.tile[0]) * cdiv(n, large.tile[1])
     fits = 2 * rows > large.tile[0] and tiles >= multiprocessors(call.device)
-    one = large if fits and not (itemsize == 1 and by_bytes) else small
-    return Tiling(*one.tile, one.warps, one.stages)
+    configuration = large if fits and not (itemsize == 1 and by_bytes) else small
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def plan_groups(
@@ -198,13 +198,15 @@ def plan_bulk_groups(
     if left is None or left.transposed or right is None or k == 0 or max(m, n, k) > INT32_MAX:
         return None
     if interpreted():
-        one = Configuration((bounded(m, 64), bounded(n, 128), max(bounded(k, 128), 32 // itemsize)), 4, 1)
+        configuration = Configuration(
+            (bounded(m, 64), bounded(n, 128), max(bounded(k, 128), 32 // itemsize)), 4, 1
+        )
     else:
         large, small = BULK_EIGHT_BITS if itemsize == 1 else BULK
         rows = cdiv(m, max(count, 1))
         tiles = count * cdiv(rows, large.tile[0]) * cdiv(n, large.tile[1])
-        one = large if 2 * rows > large.tile[0] and tiles >= multiprocessors(call.device) else small
-    block_m, block_n, block_k = one.tile
+        configuration = large if 2 * rows > large.tile[0] and tiles >= multiprocessors(call.device) else small
+    block_m, block_n, block_k = configuration.tile
     strides = {name: groups.strides()[name] for name in ("om", "on", "rb")}
     extent = (m + block_m) * abs(strides["om"]) + (n + block_n) * abs(strides["on"])
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * extent))
@@ -241,8 +243,8 @@ def plan_bulk_groups(
         divisible=[*divisible, *(name for name, size in sizes.items() if size % 16 == 0)],
         elements=("offs", "scale_a", "scale_b"),
         tensors=[left.tensor, right.tensor],
-        num_warps=one.warps,
-        num_stages=one.stages,
+        num_warps=configuration.warps,
+        num_stages=configuration.stages,
     )
     grid = ((m + (count + 1) * (block_m - 1)) // block_m * cdiv(n, block_n), 1, 1)
     names = grouped_matmul_bulk.arg_names
@@ -260,7 +262,9 @@ def runner(call: StructuredCall, groups: Groups, precision: str, imprecise: int 
         )
         # A group begins anywhere along the K dimension.
         along = groups.shared != "inner"
-        whole = along and all(Matrices.of(one).has_whole_vectors for one in (groups.left, groups.right))
+        whole = along and all(
+            Matrices.of(operand).has_whole_vectors for operand in (groups.left, groups.right)
+        )
         run = plan_groups(call, groups, precision, imprecise, by_bytes=not whole)
     else:
         chosen("by tensor descriptors", "groups share rows, and lines are multiples of 16 bytes apart")

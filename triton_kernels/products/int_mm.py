@@ -109,13 +109,13 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
         return Tiling(bounded(m, 128), bounded(n, 128), max(bounded(k, 128), 32), 4, 1)
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
     along = operands[0].strides[2] == 1 and operands[1].strides[1] == 1
-    one = BY_BYTES
+    configuration = BY_BYTES
     if along and all(operand.has_whole_vectors for operand in operands):
         design = driver().properties(call.device.resolved_index).design
         large, small = (tile for tile in TILES if tile.is_for(design))
         tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
-        one = large if tiles >= multiprocessors(call.device) else small
-    return Tiling(*one.tile, one.warps, one.stages)
+        configuration = large if tiles >= multiprocessors(call.device) else small
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:

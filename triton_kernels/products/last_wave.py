@@ -37,22 +37,28 @@ class Cut:
     cost: float
 
 
-def tiles_of(one: Configuration, sizes: Sequence[int]) -> int:
+def tiles_of(configuration: Configuration, sizes: Sequence[int]) -> int:
     """Return the number of tiles that cover a batch of results."""
-    return sizes[0] * cdiv(sizes[1], one.tile[0]) * cdiv(sizes[2], one.tile[1])
+    return sizes[0] * cdiv(sizes[1], configuration.tile[0]) * cdiv(sizes[2], configuration.tile[1])
 
 
 def cheapest(
-    candidates: Sequence[Configuration], sizes: Sequence[int], inner: int, places: int, cost: Cost
+    candidates: Sequence[Configuration],
+    sizes: Sequence[int],
+    inner: int,
+    num_multiprocessors: int,
+    cost: Cost,
 ) -> float:
     """Return the cost of a matmul with its best tile."""
-    return min(cost(one, tiles_of(one, sizes), inner, places) for one in candidates)
+    return min(
+        cost(candidate, tiles_of(candidate, sizes), inner, num_multiprocessors) for candidate in candidates
+    )
 
 
 def best_cut(
     sizes: tuple[int, int, int],
     inner: int,
-    places: int,
+    num_multiprocessors: int,
     candidates: Sequence[Configuration],
     resident: Callable[[Configuration], int],
     cost: Cost,
@@ -62,25 +68,25 @@ def best_cut(
     Args:
         sizes: the batch, rows and columns of the result.
         inner: Number of multiply-adds of each element.
-        places: multiprocessors.
+        num_multiprocessors: Multiprocessors of the device.
         candidates: Tiles to choose from, for each part separately.
         resident: Number of blocks of a configuration on a multiprocessor.
         cost: that of so many tiles.
     """
     best: Cut | None = None
-    least = (1 - MIN_GAIN) * cheapest(candidates, sizes, inner, places, cost)
-    for one in candidates:
-        tiles, wave = tiles_of(one, sizes), places * resident(one)
+    least = (1 - MIN_GAIN) * cheapest(candidates, sizes, inner, num_multiprocessors, cost)
+    for candidate in candidates:
+        tiles, wave = tiles_of(candidate, sizes), num_multiprocessors * resident(candidate)
         for side in (1, 2):
-            lines = cdiv(sizes[side], one.tile[side - 1])
-            kept = tiles // wave * wave * lines // tiles
-            if not 0 < kept < lines:
+            lines = cdiv(sizes[side], candidate.tile[side - 1])
+            num_lines = tiles // wave * wave * lines // tiles
+            if not 0 < num_lines < lines:
                 continue
-            start = kept * one.tile[side - 1]
+            start = num_lines * candidate.tile[side - 1]
             parts = [list(sizes), list(sizes)]
             parts[0][side], parts[1][side] = start, sizes[side] - start
-            total = LAUNCH_COST + cost(one, tiles_of(one, parts[0]), inner, places)
-            total += cheapest(candidates, parts[1], inner, places, cost)
+            total = LAUNCH_COST + cost(candidate, tiles_of(candidate, parts[0]), inner, num_multiprocessors)
+            total += cheapest(candidates, parts[1], inner, num_multiprocessors, cost)
             if total < least:
                 best, least = Cut(side, start, total), total
     return best

@@ -199,13 +199,13 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     if itemsize == 1 and how.dot:
         tile = Tiling(*EIGHT_BITS.tile, EIGHT_BITS.warps, EIGHT_BITS.stages)
     elif how.dot and itemsize <= 4:
-        places = 2 * multiprocessors(problem.device)
-        parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
+        slots = 2 * multiprocessors(problem.device)
+        parts = worthwhile_parts(problem, tiles, slots, 4 * tile.k)
     fused = problem.epilogue.fused
     if not problem.computes_seldom((tile.m, tile.n)) or not problem.keeps_order(tile.m):
         raise CannotFuse("an operand would be computed too often, or added up in another order")
     if parts > 1:
-        chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
+        chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, slots, k)
     if parts == 1 and problem.epilogue.factors is None:
         return plan_launch(problem, tile, None)
     length = max(cdiv(cdiv(k, parts), tile.k), 1) * tile.k
@@ -227,8 +227,8 @@ def tiling_tf32(problem: Problem) -> Tiling:
     """Return a tile for operands that round to TF32."""
     tiles = cdiv(problem.m, 128) * cdiv(problem.n, 128) * problem.batch
     whole = problem.left.has_whole_vectors and problem.right.has_whole_vectors
-    one = TF32[0] if whole and tiles >= multiprocessors(problem.device) else TF32[1]
-    return Tiling(*one.tile, one.warps, one.stages)
+    configuration = TF32[0] if whole and tiles >= multiprocessors(problem.device) else TF32[1]
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1) -> Callable[..., None]:
@@ -295,7 +295,7 @@ def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1
     numbers = tuple({**sizes, **values}[name] for name in matmul.arg_names if name in sizes or name in values)
     pointers = 3 + problem.epilogue.pointers
 
-    def run(*given: int | float) -> None:
-        launch(grid, *given[:pointers], *numbers, *given[pointers:])
+    def run(*arguments: int | float) -> None:
+        launch(grid, *arguments[:pointers], *numbers, *arguments[pointers:])
 
     return run

@@ -104,7 +104,7 @@ declare(
         # Sums of 64 bits take two registers each, and as much again before they are stored: half as many for a lane.
         ("fp64",): WIDE,
         # A product of 64-bit integers is a sequence of 32-bit ones: 28 warps on sm_90, 24 on the others.
-        ("i64",): tuple(Configuration(one.tile, blocks={80: 6, 90: 7, 100: 6}) for one in WIDE),
+        ("i64",): tuple(Configuration(wide.tile, blocks={80: 6, 90: 7, 100: 6}) for wide in WIDE),
     },
     smaller=True,
     operations="2 m k",
@@ -211,8 +211,8 @@ def plan_product(
     batch, m, k = sizes
     rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
     blocks = cdiv(m, rows) * batch
-    places = 2 * blocks if interpreted() else RESIDENT * multiprocessors(device)
-    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), places // blocks))
+    slots = 2 * blocks if interpreted() else RESIDENT * multiprocessors(device)
+    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), slots // blocks))
     chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
     splits = max(1, cdiv(k, chunk))
     plain: tuple[dict[str, str], dict[str, object]] = ({}, {"alpha": None, "beta": None})
@@ -221,8 +221,10 @@ def plan_product(
     if splits == 1:
         whole = Part(device, how, sizes, matrix, vector, addend, out, numbers, 1, chunk, tile)
 
-        def run(a: int, x: int, old: int | None, out_data: int, given: Sequence[int | float] = ()) -> None:
-            whole((a, x, out_data) if old is None else (a, x, old, out_data), given)
+        def run(
+            a: int, x: int, old: int | None, out_data: int, scale_values: Sequence[int | float] = ()
+        ) -> None:
+            whole((a, x, out_data) if old is None else (a, x, old, out_data), scale_values)
 
         return run
     chosen(
@@ -242,10 +244,12 @@ def plan_product(
     second = Part(device, how, (batch, m, splits), parts, None, addend, out, numbers, 1, width, tile)
     allocate, nbytes = get_allocator("cuda").allocate, batch * m * splits * sums.itemsize
 
-    def run_twice(a: int, x: int, old: int | None, out_data: int, given: Sequence[int | float] = ()) -> None:
+    def run_twice(
+        a: int, x: int, old: int | None, out_data: int, scale_values: Sequence[int | float] = ()
+    ) -> None:
         parts = allocate(nbytes, device)
         first((a, x, parts.address))
-        second((parts.address, out_data) if old is None else (parts.address, old, out_data), given)
+        second((parts.address, out_data) if old is None else (parts.address, old, out_data), scale_values)
 
     return run_twice
 

@@ -119,8 +119,8 @@ def plan_vectors(problem: Problem) -> Callable[..., None] | None:
         problem.epilogue.scales,
     )
 
-    def run(*given: int | float) -> None:
-        a, b, *rest = given
+    def run(*arguments: int | float) -> None:
+        a, b, *rest = arguments
         old = None if addend is None else rest.pop(0)
         out_data, *numbers = rest
         if by_row:
@@ -142,16 +142,16 @@ def where_aligned(
     """`aligned` where the first addresses are all multiples of 16, and else what `other` makes when first wanted."""
     made: list[Callable[..., None]] = []
 
-    def run(*given: int) -> None:
+    def run(*arguments: int) -> None:
         bits = 0
-        for address in given[:pointers]:
+        for address in arguments[:pointers]:
             bits |= address
         if bits % ALIGNMENT == 0:
-            aligned(*given)
+            aligned(*arguments)
             return
         if not made:
             made.append(other())
-        made[0](*given)
+        made[0](*arguments)
 
     return run
 
@@ -247,15 +247,15 @@ def addbmm(call: StructuredCall) -> PlannedKernel:
     matrices: list[TensorSpec] = []
     gathers: list[tuple[Any, int] | None] = []
     for spec in batches:
-        found = folded(spec)
-        if found is None:
+        matrix = folded(spec)
+        if matrix is None:
             gapless = gapless_fold(spec)
             gathers.append((copy_kernel(gapless, spec), gapless.numel * gapless.itemsize))
-            found = folded(gapless)
-            assert found is not None
+            matrix = folded(gapless)
+            assert matrix is not None
         else:
             gathers.append(None)
-        matrices.append(found)
+        matrices.append(matrix)
     args = {**call.args, "batch1": matrices[0], "batch2": transposed(matrices[1])}
     multiply = product_sum(("batch1", "batch2"))(call._replace(args=args)).into
     allocate, device = get_allocator("cuda").allocate, call.device

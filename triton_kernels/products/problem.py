@@ -176,12 +176,12 @@ class Epilogue:
         return count + (self.addend is not None) + (0 if self.fused is None else len(self.fused.pointers))
 
     def scale_arguments(self, saturates: bool) -> tuple[dict[str, str], dict[str, object]]:
-        """Types of the scales' addresses, and constants of the kernel that has them."""
+        """Return the types of the scales' addresses, and the kernel's constants for them."""
         factors = self.factors
-        given = {} if factors is None else factors.signature()
-        missing = (name for name in ("scale_a", "scale_b", "scale_out") if name not in given)
+        types = {} if factors is None else factors.signature()
+        missing = (name for name in ("scale_a", "scale_b", "scale_out") if name not in types)
         row_wise = factors is not None and factors.row_wise
-        return given, {**dict.fromkeys(missing), "ROW_WISE": row_wise, "SATURATES": saturates}
+        return types, {**dict.fromkeys(missing), "ROW_WISE": row_wise, "SATURATES": saturates}
 
     def signature(self) -> tuple[dict[str, str], dict[str, object]]:
         """Types of the scales that a launch is given after the addresses, and the others as constants."""
@@ -237,13 +237,13 @@ class Problem:
 
     @property
     def unlimited(self) -> Problem:
-        """The same, where operands may be computed as often as it takes, and be added up in any order."""
+        """Return the problem without limits on recomputing operands and on the order of sums."""
         fused = self.epilogue.fused
         if fused is None or not fused.has_prologue:
             return self
         left, right = (
-            None if one is None else replace(one, most_repeats=INT32_MAX, is_narrow=False)
-            for one in fused.sources
+            None if source is None else replace(source, most_repeats=INT32_MAX, is_narrow=False)
+            for source in fused.sources
         )
         fused = replace(fused, sources=(left, right))
         return replace(self, epilogue=replace(self.epilogue, fused=fused))
@@ -266,7 +266,9 @@ class Problem:
         if fused is None or is_exact or interpreted():
             return True
         design = driver().properties(self.device.resolved_index).design
-        return (90 <= design < 120 and rows >= 64) or not any(one and one.is_narrow for one in fused.sources)
+        return (90 <= design < 120 and rows >= 64) or not any(
+            source and source.is_narrow for source in fused.sources
+        )
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -285,17 +287,17 @@ def multiprocessors(device: Device) -> int:
     return driver().properties(device.resolved_index).multi_processor_count
 
 
-def worthwhile_parts(problem: Problem, tiles: int, places: int, least: int) -> int:
+def worthwhile_parts(problem: Problem, tiles: int, slots: int, least: int) -> int:
     """Return the number of split-K parts for a grid with fewer tiles than resident slots.
 
     A part is at least `least` long, and writing and reading the parts' sums takes at most half of the
     operands' bytes.
     """
     if interpreted():
-        places = 2 * tiles
-    if 2 * tiles > places:
+        slots = 2 * tiles
+    if 2 * tiles > slots:
         return 1
     m, n, k, batch = problem.shape
     operands = batch * k * (m + n) * problem.left.dtype.itemsize
     affordable = operands // (16 * batch * m * n)
-    return max(1, min(places // tiles, k // least, affordable))
+    return max(1, min(slots // tiles, k // least, affordable))

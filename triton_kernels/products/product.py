@@ -129,9 +129,9 @@ def tiling(
     )
 
 
-def bounded(size: int, most: int) -> int:
+def bounded(size: int, limit: int) -> int:
     """Return a power of two that covers the size, within a tile's limits."""
-    return min(max(next_power_of_2(size), MIN_TILE_SIZE), most)
+    return min(max(next_power_of_2(size), MIN_TILE_SIZE), limit)
 
 
 def stride_arguments(

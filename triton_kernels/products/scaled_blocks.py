@@ -113,13 +113,13 @@ def tiling(call: StructuredCall, m: int, n: int) -> Tiling:
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), INNER, 4, 1)
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
-    one = UNALIGNED
+    configuration = UNALIGNED
     if operands[0].strides[2] == 1 == operands[1].strides[1] and all(o.has_whole_vectors for o in operands):
         capability = driver().properties(call.device.resolved_index).capability
         large, small = (tile for tile in TILES if tile.is_for(capability))
         tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
-        one = large if tiles >= multiprocessors(call.device) else small
-    return Tiling(*one.tile, one.warps, one.stages)
+        configuration = large if tiles >= multiprocessors(call.device) else small
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def scaled_blocks_mm(call: StructuredCall, shared: tuple[int, int]) -> PlannedKernel:

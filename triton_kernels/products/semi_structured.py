@@ -161,8 +161,8 @@ declare(
 
 def by_elements(call: StructuredCall) -> Tiling:
     """Return the tile for operands that are not loaded in vectors."""
-    one = FLOAT32_BY_ELEMENTS if call.args["values"].dtype.itemsize == 4 else BY_ELEMENTS
-    return Tiling(*one.tile, one.warps, one.stages)
+    configuration = FLOAT32_BY_ELEMENTS if call.args["values"].dtype.itemsize == 4 else BY_ELEMENTS
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
@@ -173,13 +173,13 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
     if (k // 2) % DIVISOR or (min(x.sizes) > 1 and max(x.strides) % DIVISOR):
         return by_elements(call)
     if x.dtype.itemsize == 4:
-        one = FLOAT32[m <= FEW_ROWS]
+        configuration = FLOAT32[m <= FEW_ROWS]
     elif m <= FEW_ROWS:
-        one = FEW_OF_INT8 if x.dtype.itemsize == 1 else FEW
+        configuration = FEW_OF_INT8 if x.dtype.itemsize == 1 else FEW
     else:
         tiles = cdiv(m, TILES[0].tile[0]) * cdiv(n, TILES[0].tile[1])
-        one = TILES[0] if tiles >= multiprocessors(call.device) else TILES[1]
-    return Tiling(*one.tile, one.warps, one.stages)
+        configuration = TILES[0] if tiles >= multiprocessors(call.device) else TILES[1]
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def semi_structured_mm(call: StructuredCall) -> PlannedKernel:

@@ -156,8 +156,8 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
     numbers = (count, m, n, *(values[name] for name in kernel.arg_names if name in values))
     pointers = 2 + epilogue.pointers
 
-    def run(*given: int | float) -> None:
-        launch(grid, *given[:pointers], *numbers, *given[pointers:])
+    def run(*arguments: int | float) -> None:
+        launch(grid, *arguments[:pointers], *numbers, *arguments[pointers:])
 
     return run
 

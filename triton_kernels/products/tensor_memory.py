@@ -31,15 +31,15 @@ WIDEST_PART = 64
 """Columns of a tile that a warp of the epilogue holds at a time, as many registers of a thread."""
 
 
-def places_taken(one: Configuration, problem: Problem) -> int:
+def places_taken(configuration: Configuration, problem: Problem) -> int:
     """Return how many times a slot in tensor memory is filled: once for `ACCUMULATOR_ROWS` rows of a tile."""
-    return tiles_in(one, problem) * one.tile[0] // ACCUMULATOR_ROWS
+    return tiles_in(configuration, problem) * configuration.tile[0] // ACCUMULATOR_ROWS
 
 
-def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
+def cost(configuration: Configuration, tiles: int, inner: int, num_multiprocessors: int) -> float:
     """Return the cost of tiles in multiply-adds of a slot; most epilogues overlap other tiles' matmuls."""
-    rows, columns = one.tile[:2]
-    return cdiv(tiles, places) * inner * (rows * columns + LOAD_COST * (rows + columns))
+    rows, columns = configuration.tile[:2]
+    return cdiv(tiles, num_multiprocessors) * inner * (rows * columns + LOAD_COST * (rows + columns))
 
 
 def tile_of(problem: Problem, left: Description, right: Description) -> Configuration | None:
@@ -51,11 +51,15 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
     itemsize = problem.left.dtype.itemsize
     if itemsize == 4 and (left.transposed or not right.transposed):
         return refused("elements of 32 bits must adjoin along the inner side")
-    places = multiprocessors(problem.device)
-    served = [one for one in TILES[itemsize] if places_taken(one, problem) >= MIN_WAVES * places]
+    num_multiprocessors = multiprocessors(problem.device)
+    served = [
+        candidate
+        for candidate in TILES[itemsize]
+        if places_taken(candidate, problem) >= MIN_WAVES * num_multiprocessors
+    ]
     if not served:
         return refused("{} tiles are no two waves", places_taken(TILES[itemsize][-1], problem))
-    return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
+    return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, num_multiprocessors))
 
 
 def plan(
@@ -128,8 +132,8 @@ def plan(
         num_stages=chosen.stages,
     )
     grid = (min(tiles_in(chosen, problem), multiprocessors(problem.device)), 1, 1)
-    given = {**sizes, **values}
-    numbers = tuple(given[name] for name in kernel.arg_names if name in given)
+    values_by_name = {**sizes, **values}
+    numbers = tuple(values_by_name[name] for name in kernel.arg_names if name in values_by_name)
     pointers = 3 + problem.epilogue.pointers
 
     def run(*arguments: int | float) -> None:

@@ -11,18 +11,22 @@ EPILOGUE_COST = 128.0
 """Cost of storing an element of a tile while no other block of the multiprocessor multiplies: a guess."""
 
 
-def resident(one: Configuration) -> int:
+def resident(configuration: Configuration) -> int:
     """Return the declared blocks per multiprocessor of a configuration, which are the same on every target."""
-    return one.blocks if isinstance(one.blocks, int) else next(iter((one.blocks or {90: 1}).values()))
+    return (
+        configuration.blocks
+        if isinstance(configuration.blocks, int)
+        else next(iter((configuration.blocks or {90: 1}).values()))
+    )
 
 
-def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
+def cost(configuration: Configuration, tiles: int, inner: int, num_multiprocessors: int) -> float:
     """Return the cost of tiles in multiply-adds of a slot: whole waves, and loads beside arithmetic.
 
     Each element of a tile accumulates `inner` multiply-adds.
     """
-    rows, columns = one.tile[:2]
-    blocks = resident(one)
-    waves = cdiv(tiles, places * blocks)
+    rows, columns = configuration.tile[:2]
+    blocks = resident(configuration)
+    waves = cdiv(tiles, num_multiprocessors * blocks)
     alone = EPILOGUE_COST * rows * columns if blocks == 1 else 0.0
     return waves * blocks * (inner * (rows * columns + LOAD_COST * (rows + columns)) + alone)

@@ -25,9 +25,9 @@ MIN_WAVES = 2
 """Minimum tiles for each multiprocessor: with fewer there is no next tile to load or multiply during a store."""
 
 
-def tiles_in(one: Configuration, problem: Problem) -> int:
+def tiles_in(configuration: Configuration, problem: Problem) -> int:
     """Return the number of tiles that cover the results of all batches."""
-    return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1]) * problem.batch
+    return cdiv(problem.m, configuration.tile[0]) * cdiv(problem.n, configuration.tile[1]) * problem.batch
 
 
 def refused(why: str, *values: object) -> None:
@@ -43,11 +43,13 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
         return refused("this Triton's Gluon is an older one")
     if problem.left.dtype.itemsize != 2 or problem.out.dtype.itemsize != 2:
         return refused("operands and result do not both have 16 bits")
-    places = multiprocessors(problem.device)
-    served = [one for one in TILES[2] if tiles_in(one, problem) >= MIN_WAVES * places]
+    num_multiprocessors = multiprocessors(problem.device)
+    served = [
+        candidate for candidate in TILES[2] if tiles_in(candidate, problem) >= MIN_WAVES * num_multiprocessors
+    ]
     if not served:
         return refused("{} tiles are no two waves", tiles_in(TILES[2][-1], problem))
-    return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, places))
+    return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, num_multiprocessors))
 
 
 def plan(
@@ -114,8 +116,8 @@ def plan(
         num_stages=chosen.stages,
     )
     grid = (min(tiles_in(chosen, problem), multiprocessors(problem.device)), 1, 1)
-    given = {**sizes, **values}
-    numbers = tuple(given[name] for name in kernel.arg_names if name in given)
+    values_by_name = {**sizes, **values}
+    numbers = tuple(values_by_name[name] for name in kernel.arg_names if name in values_by_name)
     pointers = 3 + problem.epilogue.pointers
 
     def run(*arguments: int | float) -> None:

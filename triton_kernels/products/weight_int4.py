@@ -100,8 +100,8 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
         return Tiling(bounded(m, 64), bounded(n, 64), max(bounded(k, 128), 32 * words), 4, 1)
     large, small = TILES
     tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
-    one = small if m <= FEW_ROWS or 2 * tiles < multiprocessors(call.device) else large
-    return Tiling(*one.tile, one.warps, one.stages)
+    configuration = small if m <= FEW_ROWS or 2 * tiles < multiprocessors(call.device) else large
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def weight_int4pack_mm(call: StructuredCall) -> PlannedKernel:

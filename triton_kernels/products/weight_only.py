@@ -92,17 +92,17 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
         return Tiling(bounded(m, 64), bounded(n, 64), bounded(k, 128), 4, 1)
     x = call.args["self"]
     if k % DIVISOR or (m > 1 and x.strides[0] % DIVISOR):
-        one = BY_BYTES
+        configuration = BY_BYTES
     elif x.itemsize == 4:
-        one = FLOAT32[m <= FEW_ROWS]
+        configuration = FLOAT32[m <= FEW_ROWS]
     elif m <= FEW_ROWS:
-        one = FEW
+        configuration = FEW
     else:
         capability = driver().properties(call.device.resolved_index).capability
         large, small = (tile for tile in TILES if tile.is_for(capability))
         tiles = cdiv(m, large.tile[0]) * cdiv(n, large.tile[1])
-        one = large if tiles >= multiprocessors(call.device) else small
-    return Tiling(*one.tile, one.warps, one.stages)
+        configuration = large if tiles >= multiprocessors(call.device) else small
+    return Tiling(*configuration.tile, configuration.warps, configuration.stages)
 
 
 def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:

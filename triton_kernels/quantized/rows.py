@@ -55,7 +55,7 @@ declare(
 
 
 def quantize_rows(call: StructuredCall) -> PlannedKernel:
-    """Integers and scales of all rows in one launch."""
+    """Quantize all rows to integers and scales in one launch."""
     spec = call.args["self"]
     m, k = spec.sizes
     if m == 0:
@@ -78,10 +78,10 @@ def quantize_rows(call: StructuredCall) -> PlannedKernel:
         {**constants, "BLOCK": block},
         divisible=[*divisible, *(["k"] if k % 16 == 0 else [])],
     )
-    given = (*numbers.values(), *values.values())
+    number_values = (*numbers.values(), *values.values())
 
     def into(integers: Any, scales: Any, x: Any, divisor: float) -> None:
-        launch((m, 1, 1), x.address, integers.address, scales.address, divisor, *given)
+        launch((m, 1, 1), x.address, integers.address, scales.address, divisor, *number_values)
 
     return PlannedKernel(into)
 

@@ -86,9 +86,9 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
             )
         ).into
 
-        def separately(out_data: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
-            fill(kept, 1.0 - p, seed, first)
-            scale_by(out_data, x, kept, scale_for(p))
+        def separately(out_data: Any, mask_data: Any, x: Any, p: float, seed: Seed, first: int) -> None:
+            fill(mask_data, 1.0 - p, seed, first)
+            scale_by(out_data, x, mask_data, scale_for(p))
 
         return PlannedKernel(separately)
     chosen("mask and products in one launch", "{} elements lie one after another", n)
@@ -111,13 +111,13 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
     )
     grid = (cdiv(n, 4 * block), 1, 1)
 
-    def into(out_data: Any, kept: Any, x: Any, p: float, seed: Seed, first: int) -> None:
+    def into(out_data: Any, mask_data: Any, x: Any, p: float, seed: Seed, first: int) -> None:
         limit = threshold(1.0 - p)
         launch(
             grid,
             x.address,
             out_data.address,
-            kept.address,
+            mask_data.address,
             n,
             *philox_numbers(seed, first),
             *limit,

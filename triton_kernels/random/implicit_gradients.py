@@ -113,7 +113,7 @@ def gradient_of(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
         n = out.numel
         if n == 0:
             return PlannedKernel(launch_nothing)
-        laid = [laid_out(call, given) for given in inputs]
+        laid = [laid_out(call, input_spec) for input_spec in inputs]
         specs, gathers = [spec for spec, _ in laid], [gather for _, gather in laid]
         block = min(max(next_power_of_2(n), 16), 4096) if interpreted() else ELEMENTS
         launch = Launch(
@@ -133,10 +133,10 @@ def gradient_of(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
         scatter = None if out.is_contiguous else copy_kernel(out, gapless)
         allocate = get_allocator("cuda").allocate
 
-        def into(data: Any, *given: Any) -> None:
+        def into(data: Any, *inputs_data: Any) -> None:
             target = data if scatter is None else allocate(gapless.nbytes, gapless.device)
             # Held until the launch: what was gathered has no other owner.
-            held = [gather(value) for gather, value in zip(gathers, given, strict=True)]
+            held = [gather(value) for gather, value in zip(gathers, inputs_data, strict=True)]
             addresses = held[0].address, held[1].address, held[-1].address
             launch(grid, target.address, *addresses, n)
             if scatter is not None:

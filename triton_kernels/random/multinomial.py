@@ -138,14 +138,14 @@ def inspection(call: StructuredCall, rows: int, columns: int) -> Callable[..., N
 
 def multinomial(call: StructuredCall) -> PlannedKernel:
     """Sample indices by weight, row by row of the weights."""
-    out, given = call.outputs[0], call.args["weights"]
-    check_dtypes(call, [given])
+    out, source = call.outputs[0], call.args["weights"]
+    check_dtypes(call, [source])
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
-    columns, samples = given.sizes[-1], out.sizes[-1]
+    columns, samples = source.sizes[-1], out.sizes[-1]
     rows = out.numel // samples
-    weights = TensorSpec.contiguous(given.sizes, float64, call.device)
-    widen = copy_kernel(weights, given)
+    weights = TensorSpec.contiguous(source.sizes, float64, call.device)
+    widen = copy_kernel(weights, source)
     replacement = call.extra["replacement"]
     draw = with_replacement if replacement else without_replacement
     if replacement:

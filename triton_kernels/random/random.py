@@ -146,12 +146,12 @@ def drawn(
     paired: bool = False,
     out: TensorSpec | None = None,
 ) -> Callable[..., None]:
-    """Return ``fill(bytes, *numbers given, seed, first)`` for the elements of `out`, the call's output unless given.
+    """Return ``fill(bytes, *arguments, seed, first)`` for the elements of `out`, the call's output unless given.
 
     Args:
         function: one of `random_functions`.
         types: the types of the numbers that it gets.
-        numbers: makes them of the numbers given.
+        numbers: Function from the arguments to these numbers.
         wide: If True, random words have 64 bits.
         paired: If True, the function gets pairs of words.
     """
@@ -182,8 +182,8 @@ def drawn(
     )
     grid = (cdiv(n, block * per), 1, 1)
 
-    def fill(data: Any, *given: Any) -> None:
-        *values, seed, first = given
+    def fill(data: Any, *arguments: Any) -> None:
+        *values, seed, first = arguments
         launch(grid, data.address, n, *philox_numbers(seed, first), *numbers(*values))
 
     if spec.is_contiguous:
@@ -194,9 +194,9 @@ def drawn(
     scatter = copy_kernel(spec, gapless)
     allocate = get_allocator("cuda").allocate
 
-    def fill_and_scatter(data: Any, *given: Any) -> None:
+    def fill_and_scatter(data: Any, *arguments: Any) -> None:
         buffer = allocate(gapless.nbytes, gapless.device)
-        fill(buffer, *given)
+        fill(buffer, *arguments)
         scatter(data, buffer)
 
     return fill_and_scatter
@@ -224,13 +224,13 @@ def uniform(call: StructuredCall) -> PlannedKernel:
     known: dict[tuple[float, float], tuple[float, ...]] = {(0.0, 1.0): (1.0, 0.0, math.nan, 0.0)}
 
     def numbers(low: float, high: float) -> Sequence[float]:
-        found = known.get((low, high))
-        if found is None:
+        scaling = known.get((low, high))
+        if scaling is None:
             with np.errstate(all="ignore"):
-                found = (rounded(high - low), rounded(low), float(target(high)), float(target(low)))
+                scaling = (rounded(high - low), rounded(low), float(target(high)), float(target(low)))
             if len(known) < 64:
-                known[low, high] = found
-        return found
+                known[low, high] = scaling
+        return scaling
 
     return PlannedKernel(drawn(call, f.uniform, ["fp64" if wide else "fp32"] * 4, numbers, wide))
 
@@ -298,8 +298,8 @@ def random(call: StructuredCall) -> PlannedKernel:
     if spec.dtype.is_complex:
         raise call.refuse(spec)
     span = call.extra["span"]
-    given = (signed64(span % (1 << 64)), signed64(call.extra["low"]))
-    return PlannedKernel(drawn(call, f.integers, ["i64"] * 2, lambda: given, span > 1 << 16))
+    bounds = (signed64(span % (1 << 64)), signed64(call.extra["low"]))
+    return PlannedKernel(drawn(call, f.integers, ["i64"] * 2, lambda: bounds, span > 1 << 16))
 
 
 def drawn_words(call: StructuredCall, sizes: Sequence[int], wide: bool) -> tuple[TensorSpec, Any]:

@@ -141,7 +141,7 @@ def randperm(call: StructuredCall) -> PlannedKernel:
     add_up = Launch(
         device, add_up_buckets, {"counts": "*i32", "starts": "*i64", "buckets": "i32"}, {"BLOCK_I": block}
     )
-    place = Launch(
+    fill = Launch(
         device,
         fill_buckets,
         {
@@ -171,18 +171,18 @@ def randperm(call: StructuredCall) -> PlannedKernel:
     index, grid = device.resolved_index, (cdiv(n, block), 1, 1)
 
     def by_buckets(out_data: Any, seed: Seed, first: int) -> None:
-        keys, sorted_keys, numbers, places, counts, starts = (
+        keys, sorted_keys, numbers, offsets, counts, starts = (
             allocate(nbytes, device) for nbytes in (8 * n, 8 * n, 8 * n, 4 * n, 4 * buckets, 8 * buckets)
         )
         draw(keys, seed, first)
         with device_guard(index) as cuda:
             cuda.memset(counts.address, 0, 4 * buckets, cuda.current_stream(index))
-        count(grid, keys.address, counts.address, places.address, n)
+        count(grid, keys.address, counts.address, offsets.address, n)
         add_up((1, 1, 1), counts.address, starts.address, buckets)
-        place(
+        fill(
             grid,
             keys.address,
-            places.address,
+            offsets.address,
             starts.address,
             sorted_keys.address,
             numbers.address,

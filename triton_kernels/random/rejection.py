@@ -77,13 +77,13 @@ def normalize_rows(logs, out, columns, least, most, BLOCK: tl.constexpr):
         tl.store(out + row * columns + i, convert(share, out.dtype.element_ty), mask=i < columns)
 
 
-def laid_out(call: StructuredCall, given: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:
+def laid_out(call: StructuredCall, spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:
     """Return a parameter's spec in the order of the output's elements, and the function that copies it there."""
     out = call.outputs[0]
-    if given.is_contiguous and given.sizes == out.sizes:
-        return given, lambda data: data
-    gapless = TensorSpec.contiguous(out.sizes, given.dtype, given.device)
-    gather = copy_kernel(gapless, given)
+    if spec.is_contiguous and spec.sizes == out.sizes:
+        return spec, lambda data: data
+    gapless = TensorSpec.contiguous(out.sizes, spec.dtype, spec.device)
+    gather = copy_kernel(gapless, spec)
     allocate = get_allocator("cuda").allocate
 
     def gathered(data: Any) -> Any:
@@ -122,8 +122,8 @@ def by_elements(
     )
     grid = (cdiv(n, block), 1, 1)
 
-    def fill(data: Any, *given: Any) -> None:
-        *values, seed, first = given
+    def fill(data: Any, *arguments: Any) -> None:
+        *values, seed, first = arguments
         # Held until the launch: what was gathered has no other owner.
         held = [gather(value) for gather, value in zip(gathers, values, strict=True)]
         addresses = held[0].address, held[-1].address

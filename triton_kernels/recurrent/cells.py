@@ -20,11 +20,13 @@ Specs = Mapping[str, TensorSpec | None]
 
 
 def _tile(kernel: Any, spec: TensorSpec, rows: int, hidden: int) -> tuple[int, int]:
-    """[rows, columns] of a tile: whole gates where they are short."""
+    """Return [rows, columns] of a tile, with whole gates if they are short."""
     meant = DECLARATIONS[name_of(kernel)].configurations[str(spec.dtype.triton_name)][0]
-    most, widest = (INTERPRETED_ELEMENTS, 1 << 10) if interpreted() else (meant.elements, meant.tile[1])
+    max_elements, widest = (
+        (INTERPRETED_ELEMENTS, 1 << 10) if interpreted() else (meant.elements, meant.tile[1])
+    )
     columns = min(next_power_of_2(hidden), widest)
-    return min(next_power_of_2(rows), most // columns), columns
+    return min(next_power_of_2(rows), max_elements // columns), columns
 
 
 def step(
@@ -67,18 +69,18 @@ def step(
     count = len(outputs)
 
     def run(*data: Any) -> None:
-        given = [
-            None if value is None or of is None else of(value)
-            for of, value in zip(prepared, data[count:], strict=True)
+        tensors = [
+            None if value is None or prepare_operand is None else prepare_operand(value)
+            for prepare_operand, value in zip(prepared, data[count:], strict=True)
         ]
-        launch(grid, *[each.address for each in (*given, *data[:count]) if each is not None], *numbers)
+        launch(grid, *[each.address for each in (*tensors, *data[:count]) if each is not None], *numbers)
 
     return run
 
 
 def lstm_cell(call: StructuredCall) -> PlannedKernel:
     """Compute the hidden state and the cell state after a step, and the activated gates."""
-    args, (hy, cy, kept) = call.args, call.outputs
+    args, (hy, cy, workspace) = call.args, call.outputs
     run = step(
         call,
         lstm_step,
@@ -86,14 +88,14 @@ def lstm_cell(call: StructuredCall) -> PlannedKernel:
         {"x": args["input_gates"], "h": args["hidden_gates"], "cx": args["cx"]},
         {"x": "x_row", "h": "h_row", "cx": "c_row"},
         {"x_bias": args["input_bias"], "h_bias": args["hidden_bias"]},
-        {"hy": hy, "cy": cy, "kept": kept},
+        {"hy": hy, "cy": cy, "kept": workspace},
     )
     return PlannedKernel(run)
 
 
 def gru_cell(call: StructuredCall) -> PlannedKernel:
     """Compute the hidden state after a step, and the values that backward needs."""
-    args, (hy, kept) = call.args, call.outputs
+    args, (hy, workspace) = call.args, call.outputs
     run = step(
         call,
         gru_step,
@@ -101,7 +103,7 @@ def gru_cell(call: StructuredCall) -> PlannedKernel:
         {"x": args["input_gates"], "h": args["hidden_gates"], "hx": args["hx"]},
         {"x": "x_row", "h": "h_row", "hx": "s_row"},
         {"x_bias": args["input_bias"], "h_bias": args["hidden_bias"]},
-        {"hy": hy, "kept": kept},
+        {"hy": hy, "kept": workspace},
     )
     return PlannedKernel(run)
 

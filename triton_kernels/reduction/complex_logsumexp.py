@@ -30,8 +30,8 @@ def complex_logsumexp(call: StructuredCall) -> PlannedKernel:
     max_spec = TensorSpec.contiguous(out.sizes, part, device)
     turned = TensorSpec.contiguous(spec.sizes, spec.dtype, device)
     total = TensorSpec.contiguous(out.sizes, out.dtype, device)
-    kept = iter([s for d, s in enumerate(max_spec.strides) if d not in dims or out.ndim != spec.ndim])
-    over = tuple(0 if d in dims else next(kept) for d in range(spec.ndim))
+    kept_strides = iter([s for d, s in enumerate(max_spec.strides) if d not in dims or out.ndim != spec.ndim])
+    over = tuple(0 if d in dims else next(kept_strides) for d in range(spec.ndim))
     spread = max_spec.replace(sizes=spec.sizes, strides=over)
     types = [part_type(spec.dtype)] * 2
 

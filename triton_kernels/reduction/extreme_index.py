@@ -102,7 +102,7 @@ def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[
     )
     allocate, device = get_allocator("cuda").allocate, call.device
     value_bytes, index_bytes = (
-        num_rows * tile.splits * one.primitive_bitwidth // 8 for one in (type_, position)
+        num_rows * tile.splits * element_type.primitive_bitwidth // 8 for element_type in (type_, position)
     )
     blocks, counters = grid[0], counters_of(driver(), device)
 

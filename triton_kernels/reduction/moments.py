@@ -57,8 +57,8 @@ def moments(root: bool, with_mean: bool, of_pairs: bool) -> Callable[[Structured
         if out.numel == 0:
             return PlannedKernel(launch_nothing)
         sides = sides_of(spec, out, dims, False)
-        most = MAX_DIMS - 1 if of_pairs else MAX_DIMS
-        if not sides.fits() or len(sides.kept.sizes) > most or call.outputs[-1].strides != out.strides:
+        max_dims = MAX_DIMS - 1 if of_pairs else MAX_DIMS
+        if not sides.fits() or len(sides.kept.sizes) > max_dims or call.outputs[-1].strides != out.strides:
             return through_contiguous(call, factory, dims)
         run = plan_moments(call, sides, root, with_mean, of_pairs)
         number = freedom(call, sides.n)
@@ -74,8 +74,8 @@ def moments(root: bool, with_mean: bool, of_pairs: bool) -> Callable[[Structured
 def as_pairs(sides: Sides) -> Sides:
     """Return the sides of complex numbers as real ones, with the pair as the first dimension and one result."""
     x, out = doubled(sides.kept, (True, False)).strides
-    kept = Geometry((2, *sides.kept.sizes), ((1, *x), (0, *out)))
-    return Sides(kept, doubled(sides.reduced, (True,)))
+    kept_side = Geometry((2, *sides.kept.sizes), ((1, *x), (0, *out)))
+    return Sides(kept_side, doubled(sides.reduced, (True,)))
 
 
 def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool, of_pairs: bool) -> Run:

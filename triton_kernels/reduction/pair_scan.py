@@ -72,7 +72,7 @@ def plan_pair_scan(
         sides: the lines and the positions in them, over the input's strides and the results'.
         inputs, results: the types of their elements.
     """
-    num_rows, kept, nbytes = sides.num_rows, sides.kept, row.type_.primitive_bitwidth // 8
+    num_rows, kept_side, nbytes = sides.num_rows, sides.kept, row.type_.primitive_bitwidth // 8
     tile = line_tile(num_rows, sides.n, sides.reduced_is_inner, True, nbytes)
     carries = [f"*{type_name(row.type_)}", f"*{type_name(row.type_of_other)}"]
 
@@ -102,9 +102,9 @@ def plan_pair_scan(
         launch, grid, numbers = planned(sides, tile, inputs, results, False, False)
         return lambda ins, outs: launch(grid, *ins, *outs, *numbers)
     splits = tile.splits
-    parts = gapless_strides(kept.sizes, splits)
+    parts = gapless_strides(kept_side.sizes, splits)
     totals, totals_grid, totals_numbers = planned(
-        Sides(Geometry(kept.sizes, (kept.strides[0], parts)), sides.reduced),
+        Sides(Geometry(kept_side.sizes, (kept_side.strides[0], parts)), sides.reduced),
         tile,
         inputs,
         carries,
@@ -112,7 +112,7 @@ def plan_pair_scan(
         False,
     )
     prefixes, prefixes_grid, prefixes_numbers = planned(
-        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
+        Sides(Geometry(kept_side.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
         line_tile(num_rows, splits, True, False, nbytes),
         carries,
         carries,
@@ -121,7 +121,9 @@ def plan_pair_scan(
     )
     within, within_grid, within_numbers = planned(sides, tile, inputs, results, False, True)
     allocate = get_allocator("cuda").allocate
-    sizes = [num_rows * splits * one.primitive_bitwidth // 8 for one in (row.type_, row.type_of_other)]
+    sizes = [
+        num_rows * splits * part_type.primitive_bitwidth // 8 for part_type in (row.type_, row.type_of_other)
+    ]
     device = call.device
 
     def run(ins: Sequence[int], outs: Sequence[int]) -> None:

@@ -183,17 +183,17 @@ def plan_scan(
 def split_scan(
     call: StructuredCall, row: Scan, sides: Sides, tile: Tile, pointers: dict[str, str], type_: tl.dtype
 ) -> PlannedKernel:
-    """Three launches over parts of each line."""
+    """Return three launches over parts of each line: totals, their prefixes, and the scan within parts."""
     num_rows, splits = sides.num_rows, tile.splits
     carried = carry_type(row, type_)
     name = f"*{type_name(carried)}"
-    kept = sides.kept
-    parts = gapless_strides(kept.sizes, splits)
+    kept_side = sides.kept
+    parts = gapless_strides(kept_side.sizes, splits)
     totals = plan_totals(call, row, sides, parts, tile, pointers["x"], type_)
     prefixes, prefixes_grid, prefixes_numbers = plan_scan(
         call,
         row,
-        Sides(Geometry(kept.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
+        Sides(Geometry(kept_side.sizes, (parts, parts)), Geometry((splits,), ((1,), (1,)))),
         tile_for(num_rows, splits, True, False, itemsize=row.itemsize(8)),
         {"x": name, "out": name},
         carried,
@@ -274,7 +274,7 @@ def cumprod(call: StructuredCall) -> PlannedKernel:
     if not sides.fits():
         return through_contiguous_operands(call, cumprod, ("self",))
     pairs = Sides(*(doubled(side, (True, True)) for side in (sides.kept, sides.reduced)))
-    types = [[f"*{one.dtype.to_real().triton_name}"] * 2 for one in (spec, out)]
+    types = [[f"*{operand.dtype.to_real().triton_name}"] * 2 for operand in (spec, out)]
     run = plan_pair_scan(call, PRODUCTS_OF_PAIRS, pairs, *types)
     half, half_out = spec.dtype.itemsize // 2, out.dtype.itemsize // 2
     return PlannedKernel(

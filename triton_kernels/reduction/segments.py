@@ -52,17 +52,17 @@ class Problem:
         self.kind = REDUCTIONS[call.args["reduce"]]
         offsets = call.args["offsets"]
         self.from_ends = offsets is None
-        given: TensorSpec = call.args["lengths"] if offsets is None else offsets
+        bounds: TensorSpec = call.args["lengths"] if offsets is None else offsets
         self.name = "lengths" if offsets is None else "offsets"
         self.rows = math.prod(data.sizes[:dim])
         self.size, self.inner = data.sizes[dim], math.prod(data.sizes[dim + 1 :])
-        self.count = given.sizes[dim] - (not self.from_ends)
-        self.bounds_type = "*i64" if self.from_ends else f"*{given.dtype.triton_name}"
-        self.bounds = self.ends_of(call, given, dim) if self.from_ends else contiguous_copy(given)[1]
-        most = 1 << 12 if interpreted() else 512
-        reduced = most if self.inner == 1 else 8
+        self.count = bounds.sizes[dim] - (not self.from_ends)
+        self.bounds_type = "*i64" if self.from_ends else f"*{bounds.dtype.triton_name}"
+        self.bounds = self.ends_of(call, bounds, dim) if self.from_ends else contiguous_copy(bounds)[1]
+        max_elements = 1 << 12 if interpreted() else 512
+        reduced = max_elements if self.inner == 1 else 8
         self.reduced = min(next_power_of_2(max(self.size, 1)), reduced)
-        self.columns = 1 if self.inner == 1 else min(next_power_of_2(self.inner), most // 8)
+        self.columns = 1 if self.inner == 1 else min(next_power_of_2(self.inner), max_elements // 8)
         extent = self.rows * max(self.size, self.count + 1) * self.inner
         self.integers = integer_type(extent + self.columns + self.reduced)
         self.grid = (self.rows * self.count, cdiv(self.inner, self.columns), 1)
@@ -143,8 +143,8 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
         flags = fault_flags(call.device.resolved_index, faults)
     short = checked and problem.from_ends and problem.rows and not problem.count and problem.size
 
-    def into(out_data: Any, *given: Any) -> None:
-        values = dict(zip(names, given, strict=True))
+    def into(out_data: Any, *inputs: Any) -> None:
+        values = dict(zip(names, inputs, strict=True))
         if short:
             raise RuntimeError(UNEQUAL)
         if empty:
@@ -192,10 +192,10 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
     numbers = tuple(problem.numbers().values())
     index = call.device.resolved_index
 
-    def into(out_data: Any, *given: Any) -> None:
+    def into(out_data: Any, *inputs: Any) -> None:
         if not out.numel:
             return
-        values = dict(zip(names, given, strict=True))
+        values = dict(zip(names, inputs, strict=True))
         with device_guard(index) as cuda:
             cuda.memset(out_data.address, 0, out.nbytes, cuda.current_stream(index))
         if not problem.count:

@@ -87,10 +87,10 @@ def tile_for(
     input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
     tiles, so that long lines are split for its sake. `ask` has the last word on a device, see `asking`.
     """
-    most_out, most = next_power_of_2(num_rows), next_power_of_2(n)
+    max_outputs, max_reduced = next_power_of_2(num_rows), next_power_of_2(n)
     if interpreted():
-        reduced = min(most, INTERPRETED_REDUCED)
-        outputs = min(most_out, INTERPRETED_TILE // reduced)
+        reduced = min(max_reduced, INTERPRETED_REDUCED)
+        outputs = min(max_outputs, INTERPRETED_TILE // reduced)
         target, warps, longest = 4, 4, n
     else:
         size = min(TILE_BYTES // max(itemsize, 2), MAX_ELEMENTS // next_power_of_2(words))
@@ -98,13 +98,13 @@ def tile_for(
             size = min(size, 4096)
         processors = driver().properties(driver().current_device()).multi_processor_count
         if reduced_is_inner:
-            reduced = min(most, size)
+            reduced = min(max_reduced, size)
             # Very short lines are read one element at a time, each by an address of its own.
-            most_elements = size // 2 if most * itemsize >= 64 else 1024
-            outputs = min(most_out, max(1, most_elements // reduced))
+            max_elements = size // 2 if max_reduced * itemsize >= 64 else 1024
+            outputs = min(max_outputs, max(1, max_elements // reduced))
         else:
-            reduced = min(most, 32)
-            outputs = min(most_out, max(1, size // 2 // reduced))
+            reduced = min(max_reduced, 32)
+            outputs = min(max_outputs, max(1, size // 2 // reduced))
         while outputs > 1 and cdiv(num_rows, outputs) < processors and outputs * reduced > 512:
             # Few programs: rather more of them with less each, as long as nothing can be split.
             if n > 4 * reduced or (not reduced_is_inner and outputs <= 64):
@@ -114,7 +114,7 @@ def tile_for(
         if ask is not None:
             default = Configuration((outputs, reduced), warps)
             chosen = ask((num_rows, n, int(reduced_is_inner)), default)
-            own, along = min(most_out, chosen.tile[0]), min(most, chosen.tile[1])
+            own, along = min(max_outputs, chosen.tile[0]), min(max_reduced, chosen.tile[1])
             # Tiles of one output are for lines that are read along, those of several for all other lines.
             if own * along >= WARP_SIZE * chosen.warps and (own == 1) == (outputs == 1):
                 outputs, reduced, warps = own, along, chosen.warps
@@ -160,12 +160,14 @@ class Sides:
 
 def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order: bool) -> Sides:
     """Return the two sides; `out` has the reduced dimensions as size 1 or not at all."""
-    kept = [i for i in range(spec.ndim) if i not in dims]
+    kept_dims = [i for i in range(spec.ndim) if i not in dims]
     if out.ndim == spec.ndim:
-        out_strides = [out.strides[i] for i in kept]
+        out_strides = [out.strides[i] for i in kept_dims]
     else:
         out_strides = list(out.strides)
-    kept_side = coalesced([spec.sizes[i] for i in kept], [[spec.strides[i] for i in kept], out_strides])
+    kept_side = coalesced(
+        [spec.sizes[i] for i in kept_dims], [[spec.strides[i] for i in kept_dims], out_strides]
+    )
     sizes = [spec.sizes[i] for i in dims]
     if 0 in sizes:
         return Sides(kept_side, Geometry((0,), ((1,),)))
@@ -176,8 +178,8 @@ def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
     """Return the lines of equally sized tensors along a dimension, and the positions in a line."""
     sizes = specs[0].sizes or (1,)
     strides = [spec.strides or (1,) for spec in specs]
-    kept = [i for i in range(len(sizes)) if i != dim]
-    kept_side = coalesced([sizes[i] for i in kept], [[own[i] for i in kept] for own in strides])
+    kept_dims = [i for i in range(len(sizes)) if i != dim]
+    kept_side = coalesced([sizes[i] for i in kept_dims], [[own[i] for i in kept_dims] for own in strides])
     return Sides(kept_side, coalesced([sizes[dim]], [[own[dim]] for own in strides]))
 
 
@@ -252,10 +254,10 @@ def plan_sides(
         ("reduced_size", sides.reduced, reduced_names),
     ):
         strides = dict(zip(names, side.strides, strict=True))
-        types, fixed, given = dimension_arguments(prefix, side.sizes, strides, kind)
+        types, fixed, side_values = dimension_arguments(prefix, side.sizes, strides, kind)
         signature |= types
         constants |= fixed
-        values |= given
+        values |= side_values
     constants |= {
         "KEPT": len(sides.kept.sizes),
         "REDUCED": len(sides.reduced.sizes),
@@ -299,8 +301,8 @@ def through_contiguous(
     strides.
     """
     spec: TensorSpec = call.args["self"]
-    kept = [i for i in range(spec.ndim) if i not in dims]
-    order = [*kept, *dims]
+    kept_dims = [i for i in range(spec.ndim) if i not in dims]
+    order = [*kept_dims, *dims]
     permuted = spec.replace(
         sizes=tuple(spec.sizes[i] for i in order), strides=tuple(spec.strides[i] for i in order)
     )
@@ -311,12 +313,12 @@ def through_contiguous(
         None if out.is_contiguous else copy_kernel(out, result)
         for out, result in zip(call.outputs, results, strict=True)
     ]
-    sizes = permuted.sizes[: len(kept)]
+    sizes = permuted.sizes[: len(kept_dims)]
     inner = factory(
         call._replace(
             args={**call.args, "self": flat},
             outputs=tuple(TensorSpec.contiguous(sizes, out.dtype, out.device) for out in call.outputs),
-            extra={**call.extra, "dims": tuple(range(len(kept), spec.ndim))},
+            extra={**call.extra, "dims": tuple(range(len(kept_dims), spec.ndim))},
         )
     ).into
     allocate = get_allocator("cuda").allocate

@@ -37,13 +37,13 @@ class Counters:
         stream = cuda.current_stream(index)
         if cuda.captures_underway and cuda.is_capturing(stream):
             return filled_bytes(nbytes, 0, self._device)
-        found = self._by_stream.get(stream)
-        if found is None or found.nbytes < nbytes:
+        counters = self._by_stream.get(stream)
+        if counters is None or counters.nbytes < nbytes:
             with self._adding:
-                found = self._by_stream.get(stream)
-                if found is None or found.nbytes < nbytes:
-                    found = self._by_stream[stream] = self._added(stream, nbytes)
-        return found
+                counters = self._by_stream.get(stream)
+                if counters is None or counters.nbytes < nbytes:
+                    counters = self._by_stream[stream] = self._added(stream, nbytes)
+        return counters
 
     def _added(self, stream: int, nbytes: int) -> DataPtr:
         """Room for a stream. That which it had before stays, since launches underway may still count there."""
@@ -52,7 +52,7 @@ class Counters:
         if not self._free:
             rows = self._cleared(stream, STREAMS * ROOM)
             self._free = [
-                DataPtr(rows.address + place * ROOM, ROOM, self._device, rows) for place in range(STREAMS)
+                DataPtr(rows.address + slot * ROOM, ROOM, self._device, rows) for slot in range(STREAMS)
             ]
         return self._free.pop()
 
@@ -73,5 +73,5 @@ _counters: dict[tuple[Driver, int], Counters] = {}
 def counters_of(cuda: Driver, device: Device) -> Counters:
     """Return the counters of a device's streams."""
     key = cuda, device.resolved_index
-    found = _counters.get(key)
-    return _counters.setdefault(key, Counters(cuda, device)) if found is None else found
+    counters = _counters.get(key)
+    return _counters.setdefault(key, Counters(cuda, device)) if counters is None else counters

@@ -43,25 +43,25 @@ def launching(
             raise NotImplementedError(f"\"grid_sampler\" not implemented for '{spec.dtype.scalar_name}'")
     check_dtypes(call, list(pointers.values()))
     rank = grid.sizes[-1]
-    places = math.prod(grid.sizes[1:-1])
-    n_places = grid.sizes[0] * places
+    positions = math.prod(grid.sizes[1:-1])
+    num_positions = grid.sizes[0] * positions
     by_channels = "BLOCK_C" in kernel.arg_names
     if by_channels:
         chosen(
             "places by channels",
             "{} places of {} channels share what is computed of a place",
-            n_places,
+            num_positions,
             image["channels"],
         )
     else:
-        chosen("place by place", "each of {} places is computed once, by a program's element", n_places)
+        chosen("place by place", "each of {} places is computed once, by a program's element", num_positions)
     wide = min(next_power_of_2(image["channels"]), CHANNELS) if by_channels else 1
-    most = INTERPRETED_BLOCK if interpreted() else BLOCK * 4 // wide if by_channels else BLOCK
-    block = min(max(next_power_of_2(n_places), 16), most)
+    max_block = INTERPRETED_BLOCK if interpreted() else BLOCK * 4 // wide if by_channels else BLOCK
+    block = min(max(next_power_of_2(num_positions), 16), max_block)
     mode = call.args["interpolation_mode"]
     integers = {
-        "n_places": n_places,
-        "places": places,
+        "n_places": num_positions,
+        "places": positions,
         "gn": grid.strides[0],
         "gp": places_apart(grid) or 0,
         "g1": grid.strides[-1],
@@ -71,7 +71,7 @@ def launching(
         2 * (1 + sum((n - 1) * abs(s) for n, s in zip(spec.sizes, spec.strides, strict=True)))
         for spec in pointers.values()
     ]
-    kind = integer_type(*extents, n_places + block, (n_places + block) * taps_of(mode, rank))
+    kind = integer_type(*extents, num_positions + block, (num_positions + block) * taps_of(mode, rank))
     fixed = {
         name: n for name, n in integers.items() if n in (0, 1) and name not in ("d", "h", "w", "channels")
     }
@@ -101,7 +101,7 @@ def launching(
         divisible=[name for name, n in integers.items() if n % ALIGNMENT == 0],
     )
     numbers = tuple(integers[name] for name in order if name in integers)
-    blocks = (cdiv(n_places, block), cdiv(image["channels"], wide) if by_channels else 1, 1)
+    blocks = (cdiv(num_positions, block), cdiv(image["channels"], wide) if by_channels else 1, 1)
     return lambda *addresses: launch(blocks, *addresses, *numbers)
 
 
@@ -145,9 +145,9 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
         {**image_of(spec), "yn": out.strides[0], "yc": out.strides[1]},
     )
 
-    def into(out_data: Any, x: Any, places: Any) -> None:
-        at = copied(places)
-        run(x.address, at.address, out_data.address)
+    def into(out_data: Any, x: Any, positions: Any) -> None:
+        grid_data = copied(positions)
+        run(x.address, grid_data.address, out_data.address)
 
     return PlannedKernel(into)
 
@@ -164,9 +164,9 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
         call, sample_taps, {"grid": grid, "index": index, "weight": weight}, grid, {"d": d, "h": h, "w": w}
     )
 
-    def into(out: Any, by: Any, places: Any) -> None:
-        at = copied(places)
-        run(at.address, out.address, by.address)
+    def into(out: Any, weight_data: Any, positions: Any) -> None:
+        grid_data = copied(positions)
+        run(grid_data.address, out.address, weight_data.address)
 
     return PlannedKernel(into)
 
@@ -186,9 +186,9 @@ def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
         {**image_of(spec), "dn": grad.strides[0], "dc": grad.strides[1]},
     )
 
-    def into(out_data: Any, g: Any, x: Any, places: Any) -> None:
-        data, at = gapless(g), copied(places)
-        run(data.address, x.address, at.address, out_data.address)
+    def into(out_data: Any, g: Any, x: Any, positions: Any) -> None:
+        data, grid_data = gapless(g), copied(positions)
+        run(data.address, x.address, grid_data.address, out_data.address)
 
     return PlannedKernel(into)
 

@@ -49,23 +49,23 @@ class Plan(NamedTuple):
 def plan_of(dims: Sequence[Mapped], backward: bool) -> Plan | None:
     """Return the plan of all dimensions, or None if there are too many."""
     mapped = [dim for dim in dims if dim.line.kind is not Kind.KEEP]
-    kept = [(dim.line.n, dim.x, dim.y) for dim in dims if dim.line.kind is Kind.KEEP and dim.line.n != 1]
+    unmapped = [(dim.line.n, dim.x, dim.y) for dim in dims if dim.line.kind is Kind.KEEP and dim.line.n != 1]
     if len(mapped) > 3:
         return None
     channels = None
-    fastest = [dim for dim in kept if dim[2] == 1]
+    fastest = [dim for dim in unmapped if dim[2] == 1]
     if fastest and not any(dim.y == 1 for dim in mapped if (dim.line.n if backward else dim.line.out) > 1):
         # Those side by side in the output; with them what follows on in both.
         channels = fastest[0]
-        kept.remove(channels)
-        rest = sorted(kept, key=lambda dim: dim[2])
+        unmapped.remove(channels)
+        rest = sorted(unmapped, key=lambda dim: dim[2])
         for dim in rest:
             size, x, y = channels
             if dim[1] == x * size and dim[2] == y * size:
                 channels = (size * dim[0], x, y)
-                kept.remove(dim)
-    sizes = [dim[0] for dim in kept]
-    merged = coalesced(sizes, [[dim[2] for dim in kept], [dim[1] for dim in kept]])
+                unmapped.remove(dim)
+    sizes = [dim[0] for dim in unmapped]
+    merged = coalesced(sizes, [[dim[2] for dim in unmapped], [dim[1] for dim in unmapped]])
     if len(merged.sizes) > 2:
         return None
     outer = [(n, x, y) for n, y, x in zip(merged.sizes, *merged.strides, strict=True)][::-1]
@@ -105,12 +105,12 @@ def launching(
     channel = plan.channels or (1, 0, 0)
     strides = {
         letter + dim: stride
-        for letter, place in (("x", 1), ("y", 2))
+        for letter, column in (("x", 1), ("y", 2))
         for dim, stride in (
-            ("a", plan.outer[0][place]),
-            ("b", plan.outer[1][place]),
-            *((name, one[place]) for name, one in zip("dhw", plan.mapped, strict=True)),
-            ("c", channel[place]),
+            ("a", plan.outer[0][column]),
+            ("b", plan.outer[1][column]),
+            *((name, mapped_dim[column]) for name, mapped_dim in zip("dhw", plan.mapped, strict=True)),
+            ("c", channel[column]),
         )
     }
     sizes = {
@@ -313,10 +313,10 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
     pads = any(line.kind is Kind.CONSTANT for line in maps)
     run = mapped(call, spec, out, maps, value=("fp64" if is_float else "i64") if pads else None)
     fixed = call.args["value"]
-    given = "value" in call.runtime
+    has_value = "value" in call.runtime
 
     def into(out_data: Any, x: Any, *values: Any) -> None:
-        value = values[0] if given else fixed
+        value = values[0] if has_value else fixed
         if spec.dtype.is_complex:
             value = complex(value)
             numbers: tuple[Any, ...] = (value.real, value.imag)

@@ -14,7 +14,7 @@ from ..indexing.index_bounds import allocate
 from ..launch import launch_nothing
 
 Run = Callable[[DataPtr, DataPtr, DataPtr], None]
-"""A function ``(x, values, places)`` over contiguous lines."""
+"""A function ``(x, values, indices)`` over contiguous lines."""
 
 
 def turned(spec: TensorSpec, dim: int, has_dim: bool = True) -> TensorSpec:
@@ -49,14 +49,14 @@ def over_lines(call: StructuredCall, plan: Callable[[int, int], Run]) -> Planned
     gather = None if view.is_contiguous else copy_kernel(flat, view)
     views = [out if dim is None else turned(out, dim, out.ndim == spec.ndim) for out in call.outputs]
     flats = [TensorSpec.contiguous(out.sizes, out.dtype, out.device) for out in views]
-    scatters = [copy_kernel(out, to) for out, to in zip(views, flats, strict=True)]
+    scatters = [copy_kernel(out, flat_out) for out, flat_out in zip(views, flats, strict=True)]
     direct = [out.is_contiguous for out in views]
 
     def into(*data: Any) -> None:
         outs, x = data[:-1], data[-1]
         targets = [
-            out if straight and out.root is not x.root else allocate(to.nbytes, to.device)
-            for out, to, straight in zip(outs, flats, direct, strict=True)
+            out if straight and out.root is not x.root else allocate(flat_out.nbytes, flat_out.device)
+            for out, flat_out, straight in zip(outs, flats, direct, strict=True)
         ]
         if gather is not None:
             lines = allocate(flat.nbytes, flat.device)

@@ -28,13 +28,13 @@ class Parts:
     """
 
     def __init__(self, lines: int, n: int, block: int, resident: int) -> None:
-        most = cdiv(n, block)
+        num_blocks = cdiv(n, block)
         if interpreted():
             num_programs = 2
         else:
             num_programs = resident * driver().properties(driver().current_device()).multi_processor_count
-        parts = min(max(num_programs // max(lines, 1), 1), most)
-        self.chunk = cdiv(most, parts) * block
+        parts = min(max(num_programs // max(lines, 1), 1), num_blocks)
+        self.chunk = cdiv(num_blocks, parts) * block
         self.parts = cdiv(n, self.chunk)
         self.grid = (lines * self.parts, 1, 1)
 

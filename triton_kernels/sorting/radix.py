@@ -53,7 +53,7 @@ def plan_radix(
     bits: int | None = None,
     label_dtype: ScalarType | None = None,
 ) -> Callable[..., None]:
-    """Return ``(x, values, places[, labels[, counted_by]])``, which sorts each of `lines` contiguous lines of
+    """Return ``(x, values, indices[, labels[, counted_by]])``, which sorts each of `lines` contiguous lines of
     `n`.
 
     Args:
@@ -134,7 +134,7 @@ def plan_radix(
     def sort(
         x: DataPtr,
         values: DataPtr,
-        places: DataPtr,
+        indices: DataPtr,
         labels: DataPtr | None = None,
         counted_by: Callable[[int], None] | None = None,
     ) -> None:
@@ -151,18 +151,22 @@ def plan_radix(
         for i, move in enumerate(sweeps):
             last = i == passes - 1
             to_keys = values if last else allocate(key_bytes, device)
-            to_order = places if last else allocate(order_bytes, device)
-            given = [keys.address]
+            to_order = indices if last else allocate(order_bytes, device)
+            addresses = [keys.address]
             if order is not None:
-                given.append(order.address)
+                addresses.append(order.address)
             if last and looks_up:
-                given.append(x.address)
+                addresses.append(x.address)
             if last and labels is not None:
-                given.append(labels.address)
-            given += [totals + i * of_totals, states + i * of_states, words.address + i * counting.itemsize]
+                addresses.append(labels.address)
+            addresses += [
+                totals + i * of_totals,
+                states + i * of_states,
+                words.address + i * counting.itemsize,
+            ]
             move(
                 (lines * tiles, 1, 1),
-                *given,
+                *addresses,
                 to_keys.address,
                 to_order.address,
                 tiles,

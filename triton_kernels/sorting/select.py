@@ -30,15 +30,15 @@ def plan_select(
     k: int,
     format_: KeyFormat,
     *,
-    one: bool,
+    single: bool,
     descending: bool = False,
     median: str = "",
 ) -> Callable[[DataPtr, DataPtr, DataPtr], None]:
-    """Return the function ``(x, values, places)`` over the bytes of `lines` contiguous lines of `n`.
+    """Return the function ``(x, values, indices)`` over the bytes of `lines` contiguous lines of `n`.
 
     Args:
-        k: Number of elements to write from a line, the first ones in order; or, with `one`, the 1-based rank.
-        one: If True, write a single element.
+        k: Number of elements to write from a line, the first ones in order; or, with `single`, the 1-based rank.
+        single: If True, write a single element.
         median: ``median`` or ``nanmedian`` to write that instead of the `k`-th.
     """
     block = tile_of(n)
@@ -71,9 +71,9 @@ def plan_select(
     for i in range(min(len(shifts), 2)):
         first = i == 0
         constants = {**common, "FIRST": first, "BUCKETS": BUCKETS}
-        found = {} if first else {"found": word}
+        prefix_types = {} if first else {"found": word}
         absent: dict[str, object] = {"found": None} if first else {}
-        signature = {"x": word, **found, "counts": integer, **numbers, "shift": kind}
+        signature = {"x": word, **prefix_types, "counts": integer, **numbers, "shift": kind}
         counting.append(launch(count_candidates, signature, constants | absent))
         missing = {"missing": integer} if first and looks_for_nan else {}
         absent = {} if missing else {"missing": None}
@@ -87,47 +87,47 @@ def plan_select(
         count_nan = launch(count_selected, signature, common | {"found": None})
     signature = {"x": word, "found": word, "counts": integer, **numbers}
     count = launch(count_selected, signature, common)
-    target = int64 if one else position
+    target = int64 if single else position
     signature = {"x": word, "found": word, "ranks": integer, "counts": integer, "values": word}
     signature |= {"places": f"*{target.triton_name}", **numbers, "k": kind}
     write = launch(
-        write_selected, signature, common | {"ONE": one, "PARTS": max(next_power_of_2(cut.parts), 2)}
+        write_selected, signature, common | {"ONE": single, "PARTS": max(next_power_of_2(cut.parts), 2)}
     )
-    in_order = None if one else plan_in_order(device, lines, k, format_, descending, position)
+    in_order = None if single else plan_in_order(device, lines, k, format_, descending, position)
     rank = (n - 1) // 2 if median else k - 1
     sizes = (cut.parts, cut.chunk, n)
     word_bytes, itemsize = format_.bits // 8, position.itemsize
 
-    def select(x: DataPtr, values: DataPtr, places: DataPtr) -> None:
+    def select(x: DataPtr, values: DataPtr, indices: DataPtr) -> None:
         tables = allocate(lines * cut.parts * BUCKETS * itemsize, device)
         pairs = allocate(2 * lines * cut.parts * itemsize, device)
-        found, ranks = allocate(lines * word_bytes, device), allocate(lines * itemsize, device)
+        prefixes, ranks = allocate(lines * word_bytes, device), allocate(lines * itemsize, device)
         if count_nan is not None:
             count_nan(cut.grid, x.address, pairs.address, *sizes)
         for i, shift in enumerate(shifts):
-            known = () if i == 0 else (found.address,)
+            known = () if i == 0 else (prefixes.address,)
             counting[min(i, 1)](cut.grid, x.address, *known, tables.address, *sizes, shift)
             missing = (pairs.address,) if i == 0 and count_nan is not None else ()
             narrowing[min(i, 1)](
                 (lines, 1, 1),
                 tables.address,
                 *missing,
-                found.address,
+                prefixes.address,
                 ranks.address,
                 cut.parts,
                 n,
                 rank,
                 shift,
             )
-        count(cut.grid, x.address, found.address, pairs.address, *sizes)
-        state = (x.address, found.address, ranks.address, pairs.address)
+        count(cut.grid, x.address, prefixes.address, pairs.address, *sizes)
+        state = (x.address, prefixes.address, ranks.address, pairs.address)
         if in_order is None:
-            write(cut.grid, *state, values.address, places.address, *sizes, k)
+            write(cut.grid, *state, values.address, indices.address, *sizes, k)
             return
         elements = allocate(lines * k * word_bytes, device)
         order = allocate(lines * k * itemsize, device)
         write(cut.grid, *state, elements.address, order.address, *sizes, k)
-        in_order(elements, order, values, places)
+        in_order(elements, order, values, indices)
 
     return select
 

@@ -63,7 +63,7 @@ def topk(call: StructuredCall) -> PlannedKernel:
         if n <= LONGEST:
             return through_row(call, lines, n, k, descending=descending)
         chosen("selection by digits", "lines of {} are longer than {}", n, LONGEST)
-        return plan_select(call.device, lines, n, k, format_, one=False, descending=descending)
+        return plan_select(call.device, lines, n, k, format_, single=False, descending=descending)
 
     return over_lines(call, plan)
 
@@ -77,7 +77,7 @@ def kthvalue(call: StructuredCall) -> PlannedKernel:
         if n <= LONGEST:
             return through_row(call, lines, n, k, rank="last")
         chosen("selection by digits", "lines of {} are longer than {}", n, LONGEST)
-        return plan_select(call.device, lines, n, k, format_, one=True)
+        return plan_select(call.device, lines, n, k, format_, single=True)
 
     return over_lines(call, plan)
 
@@ -98,7 +98,7 @@ def median(call: StructuredCall) -> PlannedKernel:
         if n <= LONGEST:
             return through_row(call, lines, n, 1, rank=which)
         chosen("selection by digits", "lines of {} are longer than {}", n, LONGEST)
-        return plan_select(call.device, lines, n, 1, format_, one=True, median=which)
+        return plan_select(call.device, lines, n, 1, format_, single=True, median=which)
 
     return over_lines(call, plan)
 

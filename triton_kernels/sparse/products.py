@@ -106,13 +106,13 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, *inputs: Any) -> None:
         _kept, (crow, col, values, dense) = problem.addresses(inputs)
         flag = problem.flags.begin()
-        given = (rows, nnz, length, width)
+        extents = (rows, nnz, length, width)
         if add is None:
-            multiply((rows, across, 1), crow, col, values, dense, out.address, flag, *given)
+            multiply((rows, across, 1), crow, col, values, dense, out.address, flag, *extents)
         else:
             heads, tails = allocate(size, call.device), allocate(size, call.device)
             both = (heads.address, tails.address)
-            multiply((rows + pieces, across, 1), crow, col, values, dense, out.address, *both, flag, *given)
+            multiply((rows + pieces, across, 1), crow, col, values, dense, out.address, *both, flag, *extents)
             add((pieces, across, 1), crow, *both, out.address, rows, nnz, width)
         problem.report()
 

@@ -14,17 +14,17 @@ ROUNDINGS = 16
 """Difference in ulps that sums in another order may have: of the element, and of the largest one."""
 
 
-def disagreement(expected: object, found: object) -> str | None:
+def disagreement(expected: object, actual: object) -> str | None:
     """Return a description of a wrong result, or None if it agrees."""
-    if not isinstance(expected, TensorImpl) or not isinstance(found, TensorImpl):
+    if not isinstance(expected, TensorImpl) or not isinstance(actual, TensorImpl):
         return (
-            None if expected is found or expected == found else f"it gives {found!r} instead of {expected!r}"
+            None
+            if expected is actual or expected == actual
+            else f"it gives {actual!r} instead of {expected!r}"
         )
-    if expected.dtype is not found.dtype or expected.shape != found.shape:
-        return (
-            f"it gives {found.dtype} of {tuple(found.shape)}, not {expected.dtype} of {tuple(expected.shape)}"
-        )
-    a, b = _values(expected), _values(found)
+    if expected.dtype is not actual.dtype or expected.shape != actual.shape:
+        return f"it gives {actual.dtype} of {tuple(actual.shape)}, not {expected.dtype} of {tuple(expected.shape)}"
+    a, b = _values(expected), _values(actual)
     if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
         wrong = int((a != b).sum())
     else:

@@ -144,10 +144,10 @@ class _Tuner:
         self._expected: list[object] = []
 
     def report(self) -> Report:
-        """Ask, time, note."""
-        asked: dict[Question, Configuration] = {}
+        """Collect the questions, time their candidates, and store the answers."""
+        default_of: dict[Question, Configuration] = {}
         make_plans_anew()
-        with listening(lambda question, default: asked.setdefault(question, default)):
+        with listening(lambda question, default: default_of.setdefault(question, default)):
             result = self._once()
         self._expected = self._results_of(result)
         again = self._wrong(self._expected, self._results_of(self._once()))
@@ -157,7 +157,7 @@ class _Tuner:
                 "its arguments' values, such as an in-place write to another tensor or to .grad"
             )
         try:
-            return Report(tuple(self._answer(question, default) for question, default in asked.items()))
+            return Report(tuple(self._answer(question, default) for question, default in default_of.items()))
         finally:
             make_plans_anew()
 
@@ -170,8 +170,8 @@ class _Tuner:
         return [_own(leaf) for leaf in (*tree_leaves(result), *self._inputs.written())]
 
     @staticmethod
-    def _wrong(expected: Iterable[object], found: Iterable[object]) -> str | None:
-        a, b = list(expected), list(found)
+    def _wrong(expected: Iterable[object], actual: Iterable[object]) -> str | None:
+        a, b = list(expected), list(actual)
         if len(a) != len(b):
             return f"{len(b)} results instead of {len(a)}"
         wrong = (disagreement(x, y) for x, y in zip(a, b, strict=True))
@@ -196,7 +196,10 @@ class _Tuner:
 
         times = measure(len(usable), take, *self._often)
         chosen = usable[winner(times)]
-        medians = {str(each): round(one.median, 3) for each, one in zip(usable, times, strict=True)}
+        medians = {
+            str(each): round(times_of_candidate.median, 3)
+            for each, times_of_candidate in zip(usable, times, strict=True)
+        }
         entry = Entry(
             question.kernel,
             source,

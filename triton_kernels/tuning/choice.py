@@ -58,10 +58,10 @@ def configuration(
     if _forced and question in _forced:
         return _forced[question]
     try:
-        found = _answers[question]
+        tuned = _answers[question]
     except KeyError:
-        found = look_up(question)
-    if found is None:
+        tuned = look_up(question)
+    if tuned is None:
         chosen(
             "the sizes of blocks by rule",
             "nothing was measured of {} for {}",
@@ -70,53 +70,53 @@ def configuration(
         )
         return default
     chosen("the sizes of blocks by measurement", "{} was measured for {}", question.kernel, question.shape)
-    return found
+    return tuned
 
 
 def look_up(question: Question) -> Configuration | None:
     """Return the known answer to a question, or None."""
     properties = driver().properties(question.device.resolved_index)
     capability = capability_of(question.device)
-    place = (question.kernel, device_name(properties), capability)
+    key = (question.kernel, device_name(properties), capability)
     with _lock:
-        known = _entries.get(place)
+        known = _entries.get(key)
         if known is None:
-            known = _entries[place] = _known(*place)
+            known = _entries[key] = _known(*key)
         if len(_answers) >= MAX_ANSWERS:
             _answers.clear()
-        found = _answers[question] = known.get((question.dtype, question.shape))
-    return found
+        answer = _answers[question] = known.get((question.dtype, question.shape))
+    return answer
 
 
 def _known(kernel: str, device: str, capability: int) -> dict[tuple[str, str], Configuration]:
     if capability not in _tables:
         _tables[capability] = read_table(table_path(capability))
     shipped = [entry for entry in _tables[capability] if entry.kernel == kernel]
-    kept = records()
-    remembered = [] if kept is None else list(kept.read(device, kernel))
+    store = records()
+    remembered = [] if store is None else list(store.read(device, kernel))
     known: dict[tuple[str, str], Configuration] = {}
     for entry in (*shipped, *remembered):
-        found = entry.configuration(capability)
-        if found is not None:
-            known[entry.dtype, entry.shape] = found
+        configuration = entry.configuration(capability)
+        if configuration is not None:
+            known[entry.dtype, entry.shape] = configuration
     return known
 
 
 def note(question: Question, entry: Entry) -> None:
-    """Answer a question from now on with what was measured, here and in processes to come."""
+    """Store a measured answer, for this process and for later ones."""
     properties = driver().properties(question.device.resolved_index)
-    kept = records()
-    if kept is not None and entry.source:
-        kept.write(device_name(properties), entry)
+    store = records()
+    if store is not None and entry.source:
+        store.write(device_name(properties), entry)
     capability = capability_of(question.device)
-    found = entry.configuration(capability)
+    configuration = entry.configuration(capability)
     with _lock:
-        if found is not None:
-            place = (question.kernel, device_name(properties), capability)
-            known = _entries.get(place)
+        if configuration is not None:
+            key = (question.kernel, device_name(properties), capability)
+            known = _entries.get(key)
             if known is None:
-                known = _entries[place] = _known(*place)
-            known[entry.dtype, entry.shape] = found
+                known = _entries[key] = _known(*key)
+            known[entry.dtype, entry.shape] = configuration
         _answers.clear()
 
 

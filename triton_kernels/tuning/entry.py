@@ -58,13 +58,13 @@ class Entry:
         return None
 
 
-def read_entry(given: object) -> Entry | None:
+def read_entry(record: object) -> Entry | None:
     """Return the entry in parsed JSON, or silently None for anything else, such as a damaged file."""
-    if not isinstance(given, dict) or given.get("format") != FORMAT:
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
         return None
-    texts = [given.get(name) for name in ("kernel", "source", "dtype", "shape", "device")]
-    numbers = [given.get(name) for name in ("warps", "stages")]
-    tile, times = given.get("tile"), given.get("microseconds")
+    texts = [record.get(name) for name in ("kernel", "source", "dtype", "shape", "device")]
+    numbers = [record.get(name) for name in ("warps", "stages")]
+    tile, times = record.get("tile"), record.get("microseconds")
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
         return None
     if (

@@ -40,15 +40,15 @@ class Times(NamedTuple):
 
 def measure(count: int, take: Take, turns: int = TURNS, runs: int = RUNS) -> list[Times]:
     """Return the times of `count` candidates; the first is always timed to the end."""
-    found: list[list[float]] = [[] for _ in range(count)]
+    times_of: list[list[float]] = [[] for _ in range(count)]
     staying = list(range(count))
     for turn in range(turns):
         shift = turn % len(staying)
         for candidate in staying[shift:] + staying[:shift]:
-            found[candidate] += take(candidate, runs)
-        best = min(statistics.median(found[candidate]) for candidate in staying)
-        staying = [each for each in staying if each == 0 or min(found[each]) <= best * HOPELESS]
-    return [Times(tuple(times)) for times in found]
+            times_of[candidate] += take(candidate, runs)
+        best = min(statistics.median(times_of[candidate]) for candidate in staying)
+        staying = [each for each in staying if each == 0 or min(times_of[each]) <= best * HOPELESS]
+    return [Times(tuple(times)) for times in times_of]
 
 
 def winner(times: Sequence[Times]) -> int:

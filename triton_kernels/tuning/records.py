@@ -55,8 +55,8 @@ class Records:
             return
         for name in names:
             try:
-                found = self.cache.read(PART, name, max_bytes=MAX_BYTES)
-                entry = None if found is None else read_entry(json.loads(found))
+                content = self.cache.read(PART, name, max_bytes=MAX_BYTES)
+                entry = None if content is None else read_entry(json.loads(content))
             except UntrustedFileError as error:
                 self._warn(f"cannot be read ({error})")
                 return
@@ -74,10 +74,10 @@ class Records:
         except OSError as error:
             self._warn(f"cannot be written ({error}), what was measured holds for this process")
 
-    def _warn(self, what: str) -> None:
+    def _warn(self, problem: str) -> None:
         warn_once(
             self.directory,
-            f"the records of measured configurations in {self.directory} {what}; TRITEN_CACHE_DIR names another "
+            f"the records of measured configurations in {self.directory} {problem}; TRITEN_CACHE_DIR names another "
             "folder, TRITEN_TUNING_STORE=0 does without",
         )
 
@@ -102,10 +102,10 @@ def records() -> Records | None:
     Raises:
         ValueError: for a ``TRITEN_TUNING_STORE`` that is neither 0 nor 1.
     """
-    given = os.environ.get("TRITEN_TUNING_STORE", "")
-    if given not in ("", "0", "1"):
-        raise ValueError(f"TRITEN_TUNING_STORE: expected 0 or 1, got {given!r}")
-    if given == "0":
+    setting = os.environ.get("TRITEN_TUNING_STORE", "")
+    if setting not in ("", "0", "1"):
+        raise ValueError(f"TRITEN_TUNING_STORE: expected 0 or 1, got {setting!r}")
+    if setting == "0":
         return None
     cache = disk_cache()
     return None if cache is None else Records(cache)

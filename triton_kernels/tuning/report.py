@@ -34,8 +34,8 @@ class Finding:
         for number, (candidate, times) in enumerate(self.times.items()):
             notes = [
                 note
-                for note, holds in (("default", number == 0), ("chosen", candidate == self.chosen))
-                if holds
+                for note, applies in (("default", number == 0), ("chosen", candidate == self.chosen))
+                if applies
             ]
             median = f"{times.median:10.2f} us +- {times.spread:.2f} ({len(times.runs)} runs)"
             lines.append(f"  {candidate!s:24} {median} {', '.join(notes)}".rstrip())

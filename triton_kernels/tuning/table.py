@@ -44,10 +44,10 @@ def read_table(path: Path) -> list[Entry]:
     ):
         raise ValueError(f"{path}: expected a table of format {FORMAT} with its origin and entries")
     entries = [read_entry(each) for each in table["entries"]]
-    found = [entry for entry in entries if entry is not None]
-    if len(found) != len(entries):
+    readable = [entry for entry in entries if entry is not None]
+    if len(readable) != len(entries):
         raise ValueError(f"{path}: entry {entries.index(None)} is damaged")
-    return found
+    return readable
 
 
 def table_text(capability: int, origin: str, entries: Iterable[Entry]) -> str:

@@ -68,7 +68,7 @@ def scaled_dot_product_attention(
             than S the triangle starts at the top left.
         scale: The factor of the products; by default 1 / sqrt(E).
         enable_gqa: Whether `key` and `value` may have fewer heads (dimension -3) than `query`;
-            neighbouring queries' heads then share one.
+            neighboring queries' heads then share one.
 
     Returns:
         A tensor of shape (..., Hq, L, Ev) and `query`'s dtype.

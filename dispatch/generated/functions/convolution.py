@@ -85,7 +85,7 @@ def conv1d(
         stride: The step of the window, a number.
         padding: The number of zeros added at both ends, a number; or 'valid' for none, or 'same' for as
             many as keep the size, with stride 1 only.
-        dilation: The distance of the filter's elements, a number; 1 means that they are neighbours.
+        dilation: The distance of the filter's elements, a number; 1 means that they are neighbors.
         groups: The number of groups into which channels and filters are split; each filter sees the
             channels of its group alone. With groups = C each channel has filters of its own.
 
@@ -182,7 +182,7 @@ def conv2d(
         padding: The number of zeros added at both ends of each dimension, a number or a tuple of 2; or
             'valid' for none, or 'same' for as many as keep the size, with stride 1 only.
         dilation: The distance of the filter's elements, a number or a tuple of 2; 1 means that they are
-            neighbours.
+            neighbors.
         groups: The number of groups into which channels and filters are split; each filter sees the
             channels of its group alone. With groups = C each channel has filters of its own.
 
@@ -280,7 +280,7 @@ def conv3d(
         padding: The number of zeros added at both ends of each dimension, a number or a tuple of 3; or
             'valid' for none, or 'same' for as many as keep the size, with stride 1 only.
         dilation: The distance of the filter's elements, a number or a tuple of 3; 1 means that they are
-            neighbours.
+            neighbors.
         groups: The number of groups into which channels and filters are split; each filter sees the
             channels of its group alone. With groups = C each channel has filters of its own.
 
@@ -365,7 +365,7 @@ def conv_transpose1d(
         weight: The filters, of shape (C, O / groups, k) and of `input`'s dtype; those of the `conv1d`
             whose transpose this is.
         bias: One number for each channel of the result, of shape (O,); by default none is added.
-        stride: The distance in the result of neighbouring elements' filters, a number.
+        stride: The distance in the result of neighboring elements' filters, a number.
         padding: The number of elements cut off at both ends of the result, a number.
         output_padding: The number of elements added at the end, a number; smaller than `stride` or
             `dilation`. It chooses among the sizes that a convolution with a stride maps to the same
@@ -475,7 +475,7 @@ def conv_transpose2d(
         weight: The filters, of shape (C, O / groups, kH, kW) and of `input`'s dtype; those of the
             `conv2d` whose transpose this is.
         bias: One number for each channel of the result, of shape (O,); by default none is added.
-        stride: The distance in the result of neighbouring elements' filters, a number or a tuple of 2.
+        stride: The distance in the result of neighboring elements' filters, a number or a tuple of 2.
         padding: The number of elements cut off at both ends of each dimension of the result, a number
             or a tuple of 2.
         output_padding: The number of elements added at the end of each dimension, a number or a tuple
@@ -585,7 +585,7 @@ def conv_transpose3d(
         weight: The filters, of shape (C, O / groups, kD, kH, kW) and of `input`'s dtype; those of the
             `conv3d` whose transpose this is.
         bias: One number for each channel of the result, of shape (O,); by default none is added.
-        stride: The distance in the result of neighbouring elements' filters, a number or a tuple of 3.
+        stride: The distance in the result of neighboring elements' filters, a number or a tuple of 3.
         padding: The number of elements cut off at both ends of each dimension of the result, a number
             or a tuple of 3.
         output_padding: The number of elements added at the end of each dimension, a number or a tuple

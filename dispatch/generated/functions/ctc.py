@@ -85,7 +85,7 @@ def ctc_loss(*args: Any, **kwargs: Any) -> Tensor:
 
     Note:
         An alignment gives each frame a label or the blank, such that repeated labels merge and blanks
-        vanish; equal neighbouring labels thus need a blank between them.
+        vanish; equal neighboring labels thus need a blank between them.
 
     References:
         Graves et al., Connectionist temporal classification (2006).

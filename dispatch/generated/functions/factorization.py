@@ -750,9 +750,9 @@ def linalg_ldl_solve(
 
     Args:
         LD: The compact factors, of shape (*, n, n), from `tt.linalg.ldl_factor`.
-        pivots: The interchanges of rows, integers of shape (*, n), from the same factorisation.
+        pivots: The interchanges of rows, integers of shape (*, n), from the same factorization.
         B: The right-hand sides, of shape (*, n, k).
-        hermitian: The value that the factorisation was given.
+        hermitian: The value that the factorization was given.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -958,7 +958,7 @@ def lu_unpack(
 
     Args:
         LU_data: The compact factors, of shape (*, m, n), from `tt.linalg.lu_factor`.
-        LU_pivots: The interchanges of rows, int32 of shape (*, min(m, n)), from the same factorisation.
+        LU_pivots: The interchanges of rows, int32 of shape (*, min(m, n)), from the same factorization.
         unpack_data: If True, compute `L` and `U`, else they are empty.
         unpack_pivots: If True, compute `P`, else it is empty.
         out: A tuple of tensors that take the results (P, L, U) and are returned: each of the result's
@@ -1026,7 +1026,7 @@ def linalg_lu(
         NotImplementedError: `A` is of another dtype.
 
     Note:
-        A singular matrix is factorised too; its `U` has zeros on the diagonal.
+        A singular matrix is factorized too; its `U` has zeros on the diagonal.
 
     References:
         LAPACK getrf, cuSOLVER getrf.
@@ -1077,7 +1077,7 @@ def linalg_lu_solve(
 
     Args:
         LU: The compact factors of square matrices, of shape (*, n, n), from `tt.linalg.lu_factor`.
-        pivots: The interchanges of rows, int32 of shape (*, n), from the same factorisation.
+        pivots: The interchanges of rows, int32 of shape (*, n), from the same factorization.
         B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False; the dimensions *
             broadcast.
         left: If True, solve A X = B, else X A = B.
@@ -1141,7 +1141,7 @@ def lu_solve(
     Args:
         input: The right-hand sides B, of shape (*, n, k). The method's `self`.
         LU_data: The compact factors of A, of shape (*, n, n), from `tt.linalg.lu_factor`.
-        LU_pivots: The interchanges of rows, int32 of shape (*, n), from the same factorisation.
+        LU_pivots: The interchanges of rows, int32 of shape (*, n), from the same factorization.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1153,7 +1153,7 @@ def lu_solve(
             the sizes or dtypes do not match, or `LU_pivots` is not of dtype int32.
 
     Note:
-        An old name; `tt.linalg.lu_solve` has the factorisation first, and more options.
+        An old name; `tt.linalg.lu_solve` has the factorization first, and more options.
 
     Example:
         >>> import triten as tt
@@ -1199,7 +1199,7 @@ def linalg_inv_ex(
 
     Returns:
         A named tuple `(inverse, info)`. `inverse` has `A`'s shape and dtype. `info`, int32 of shape
-        (*), is 0, or the number of the first zero on the diagonal of the LU factorisation; that inverse
+        (*), is 0, or the number of the first zero on the diagonal of the LU factorization; that inverse
         then holds no meaningful numbers.
 
     Raises:
@@ -1397,7 +1397,7 @@ def linalg_solve_ex(
     Returns:
         A named tuple `(result, info)`. `result` is the solution X, as in `tt.linalg.solve`. `info`,
         int32 of shape (*), is 0, or the number of the first zero on the diagonal of the LU
-        factorisation; that solution then holds no meaningful numbers.
+        factorization; that solution then holds no meaningful numbers.
 
     Raises:
         RuntimeError: `A` does not hold square matrices, or the sizes or dtypes do not match.

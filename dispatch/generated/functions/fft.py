@@ -2037,12 +2037,12 @@ def stft(
         input: A signal of shape (L,), or a batch of signals (B, L), of a floating or complex dtype. The
             method's `self`.
         n_fft: The length of a section and of its transform.
-        hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
+        hop_length: The distance between the starts of neighboring sections; by default n_fft // 4.
         win_length: The length of the window, at most `n_fft`; by default `n_fft`. A shorter window
             stands in the middle of the section, with zeros around it.
         window: The factors, of shape (win_length,); by default ones.
-        center: Whether the signal is padded by n_fft // 2 at both ends, so that section t is centred at
-            t * hop_length. Otherwise it starts there.
+        center: Whether the signal is padded by n_fft // 2 at both ends, so that section t is centered
+            at t * hop_length. Otherwise it starts there.
         pad_mode: How the signal is padded with `center`, one of the modes of `tt.nn.functional.pad`.
         normalized: If True, divide the result by sqrt(n_fft).
         onesided: Whether only the frequencies from 0 to n_fft // 2 are returned; by default so if both
@@ -2161,7 +2161,7 @@ def istft(
         input: Spectra of shape (B, N, T) or (N, T), of a complex dtype, as `tt.stft` returns them. The
             method's `self`.
         n_fft: The length of a section and of its transform.
-        hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
+        hop_length: The distance between the starts of neighboring sections; by default n_fft // 4.
         win_length: The length of the window; by default `n_fft`.
         window: The factors that the transform was given, of shape (win_length,); by default ones.
         center: If True, the signal was padded, and the padding is removed.

@@ -64,7 +64,7 @@ def grid_sampler(
         interpolation_mode: 0 for bilinear (in volumes trilinear), 1 for the nearest element, 2 for
             bicubic (images only).
         padding_mode: What lies outside: 0 for zeros, 1 for the outermost elements, 2 for mirror images.
-        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+        align_corners: True makes -1 and 1 the centers of the outermost elements; False their outer
             edges.
 
     Returns:
@@ -75,7 +75,7 @@ def grid_sampler(
             interpolation is asked of a volume.
 
     Note:
-        With padding_mode 2 the mirrors stand at the centres of the outermost elements where
+        With padding_mode 2 the mirrors stand at the centers of the outermost elements where
         `align_corners`, else at their edges. `tt.nn.functional.grid_sample` names the modes, and
         `affine_grid` makes grids.
 
@@ -135,7 +135,7 @@ def grid_sampler_2d(
         interpolation_mode: 0 for bilinear (in volumes trilinear), 1 for the nearest element, 2 for
             bicubic.
         padding_mode: What lies outside: 0 for zeros, 1 for the outermost elements, 2 for mirror images.
-        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+        align_corners: True makes -1 and 1 the centers of the outermost elements; False their outer
             edges.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -265,7 +265,7 @@ def grid_sampler_3d(
             holds x, y and z, which run from -1 to 1 along W, H and D.
         interpolation_mode: 0 for bilinear (in volumes trilinear), 1 for the nearest element.
         padding_mode: What lies outside: 0 for zeros, 1 for the outermost elements, 2 for mirror images.
-        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+        align_corners: True makes -1 and 1 the centers of the outermost elements; False their outer
             edges.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -448,7 +448,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
     Args:
         theta: The maps, a floating tensor of shape (N, 2, 3) for images or (N, 3, 4) for volumes.
         size: The shape of the image or volume that is to be made, (N, C, H, W) or (N, C, D, H, W).
-        align_corners: True makes -1 and 1 the centres of the outermost elements; False their outer
+        align_corners: True makes -1 and 1 the centers of the outermost elements; False their outer
             edges. `grid_sampler` needs the same.
 
     Returns:

@@ -106,7 +106,7 @@ def linalg_det(A: Tensor, beyond: Any = None, out: Tensor | None = None) -> Tens
         NotImplementedError: `A` is of dtype float16 or bfloat16.
 
     Note:
-        The determinant is the product of the diagonal of the LU factorisation, which overflows or
+        The determinant is the product of the diagonal of the LU factorization, which overflows or
         underflows early for large matrices; `tt.linalg.slogdet` does not.
 
     References:

@@ -783,7 +783,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0, axis: Any = None) -> 
         IndexError: `dim` is out of range.
 
     Note:
-        Weight normalisation (`tt.nn.utils.parametrizations.weight_norm`) divides the weights by it.
+        Weight normalization (`tt.nn.utils.parametrizations.weight_norm`) divides the weights by it.
 
     Example:
         >>> import triten as tt

@@ -664,7 +664,7 @@ def group_norm(
 
     Args:
         input: A floating tensor of shape (N, C, ...).
-        num_groups: The number of groups of neighbouring channels, which divides C.
+        num_groups: The number of groups of neighboring channels, which divides C.
         weight: A factor for each channel, of shape (C,); by default none are applied.
         bias: A summand for each channel, of shape (C,); by default none are added.
         eps: A small number added to the variance.
@@ -1391,7 +1391,7 @@ def batch_norm(
         NotImplementedError: `input` is not floating.
 
     Note:
-        The batch is normalised by the variance without correction; the running variance takes the one
+        The batch is normalized by the variance without correction; the running variance takes the one
         with correction. `tt.nn.functional.batch_norm` has defaults and refuses one value a channel in
         training.
 

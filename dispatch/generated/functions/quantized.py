@@ -162,7 +162,7 @@ def quantize_per_tensor(*args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
 
     Args:
         input: A float32 tensor of any shape.
-        scale: The distance between two neighbouring values, a number or a tensor of one element.
+        scale: The distance between two neighboring values, a number or a tensor of one element.
         zero_point: The integer that stands for 0, a number or a tensor of one element.
         dtype: `tt.quint8`, `tt.qint8`, `tt.qint32` or `tt.quint4x2`.
         tensors: Float32 tensors of any shapes, in the place of `input`.

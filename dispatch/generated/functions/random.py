@@ -1589,7 +1589,7 @@ def feature_dropout(
         RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
 
     Note:
-        Suits the maps of convolutions, whose neighbouring elements depend on each other.
+        Suits the maps of convolutions, whose neighboring elements depend on each other.
 
     References:
         Tompson et al., Efficient object localization using convolutional networks (2015).

@@ -367,7 +367,7 @@ def resize_as_sparse_(
             too.
 
     Returns:
-        `input`. Values of a compressed tensor that changes are not initialised.
+        `input`. Values of a compressed tensor that changes are not initialized.
 
     Raises:
         RuntimeError: Coordinates with specified elements would lose a dimension or become fewer in one,

@@ -476,7 +476,7 @@ def upsample_linear1d(*args: Any, **kwargs: Any) -> Tensor:
     Args:
         input: A tensor of shape (N, C, W), floating.
         output_size: The size of the result, one number; None where `scale_factors` is given.
-        align_corners: True maps the centres of the outermost elements to each other; False maps the
+        align_corners: True maps the centers of the outermost elements to each other; False maps the
             outer edges, elements being intervals.
         scale_factors: The factors of the sizes, one number; None where `output_size` is given. Sizes
             are rounded down.
@@ -564,7 +564,7 @@ def upsample_bilinear2d(*args: Any, **kwargs: Any) -> Tensor:
     Args:
         input: A tensor of shape (N, C, H, W), floating, or on the CPU uint8.
         output_size: The size of the result, 2 numbers; None where `scale_factors` is given.
-        align_corners: True maps the centres of the outermost elements to each other; False maps the
+        align_corners: True maps the centers of the outermost elements to each other; False maps the
             outer edges, elements being squares.
         scale_factors: The factors of the sizes, 2 numbers; None where `output_size` is given. Sizes are
             rounded down.
@@ -657,7 +657,7 @@ def upsample_bicubic2d(*args: Any, **kwargs: Any) -> Tensor:
     Args:
         input: A tensor of shape (N, C, H, W), floating, or on the CPU uint8.
         output_size: The size of the result, 2 numbers; None where `scale_factors` is given.
-        align_corners: True maps the centres of the outermost elements to each other; False maps the
+        align_corners: True maps the centers of the outermost elements to each other; False maps the
             outer edges, elements being squares.
         scale_factors: The factors of the sizes, 2 numbers; None where `output_size` is given. Sizes are
             rounded down.
@@ -678,7 +678,7 @@ def upsample_bicubic2d(*args: Any, **kwargs: Any) -> Tensor:
         NotImplementedError: `input` is of another dtype than those above.
 
     Note:
-        Each element is made from 4 x 4 neighbours by the kernel with a = -0.75, so that results may
+        Each element is made from 4 x 4 neighbors by the kernel with a = -0.75, so that results may
         exceed the range of `input`; uint8 results are clamped to 0 to 255. To make images smaller,
         `tt.nn.functional.interpolate` can smooth them first (`antialias`).
 
@@ -751,7 +751,7 @@ def upsample_trilinear3d(*args: Any, **kwargs: Any) -> Tensor:
     Args:
         input: A tensor of shape (N, C, D, H, W), floating.
         output_size: The size of the result, 3 numbers; None where `scale_factors` is given.
-        align_corners: True maps the centres of the outermost elements to each other; False maps the
+        align_corners: True maps the centers of the outermost elements to each other; False maps the
             outer edges, elements being cubes.
         scale_factors: The factors of the sizes, 3 numbers; None where `output_size` is given. Sizes are
             rounded down.

@@ -210,7 +210,7 @@ def _convert_weight_to_int4pack_for_cpu(
     Note:
         The order is the one that PyTorch has on a CPU with AVX512, on every machine: of each 64 rows
         those that are 32 apart lie in one byte, column after column; of the rows that remain, those
-        that are neighbours.
+        that are neighbors.
 
     Example:
         >>> import triten as tt

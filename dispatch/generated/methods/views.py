@@ -79,7 +79,7 @@ class ViewsMethods:
                 divided among elements of `dtype`.
 
         Note:
-            A dimension can be split always, and neighbouring dimensions can be merged where `stride[i] ==
+            A dimension can be split always, and neighboring dimensions can be merged where `stride[i] ==
             stride[i + 1] * size[i + 1]`. A contiguous tensor allows every shape. The view by dtype is not
             differentiable.
 

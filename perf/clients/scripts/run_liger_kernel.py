@@ -12,14 +12,14 @@ from liger_kernel.ops.swiglu import LigerSiLUMulFunction
 
 def compare(kernel, reference, *inputs):
     """Compare result and gradients of a kernel on CUDA with those of a function on the CPU."""
-    given = [x.cuda().requires_grad_(x.is_floating_point()) for x in inputs]
+    cuda_inputs = [x.cuda().requires_grad_(x.is_floating_point()) for x in inputs]
     expected = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    got, want = kernel(*given), reference(*expected)
+    got, want = kernel(*cuda_inputs), reference(*expected)
     torch.testing.assert_close(got.cpu(), want, atol=1e-4, rtol=1e-4)
     grad = torch.randn_like(want)
     got.backward(grad.cuda())
     want.backward(grad)
-    for a, b in zip(given, expected, strict=True):
+    for a, b in zip(cuda_inputs, expected, strict=True):
         if b.grad is not None:
             torch.testing.assert_close(a.grad.cpu(), b.grad, atol=1e-4, rtol=1e-4)
 

@@ -18,15 +18,15 @@ from unsloth.kernels.swiglu import swiglu_fg_kernel  # noqa: E402
 
 torch.manual_seed(0)
 x, weight = torch.randn(2, 3, 32), torch.randn(32)
-given, scale = x.cuda().requires_grad_(), weight.cuda()
+cuda_x, scale = x.cuda().requires_grad_(), weight.cuda()
 expected = x.clone().requires_grad_()
-got = Fast_RMS_Layernorm.apply(given, scale, 1e-6, False)
+got = Fast_RMS_Layernorm.apply(cuda_x, scale, 1e-6, False)
 want = F.rms_norm(expected, (32,), weight, 1e-6)
 torch.testing.assert_close(got.cpu(), want, atol=1e-4, rtol=1e-4)
 grad = torch.randn_like(want)
 got.backward(grad.cuda())
 want.backward(grad)
-torch.testing.assert_close(given.grad.cpu(), expected.grad, atol=1e-4, rtol=1e-4)
+torch.testing.assert_close(cuda_x.grad.cpu(), expected.grad, atol=1e-4, rtol=1e-4)
 
 e, g = torch.randn(2, 3, 32), torch.randn(2, 3, 32)
 torch.testing.assert_close(swiglu_fg_kernel(e.cuda(), g.cuda()).cpu(), F.silu(e) * g, atol=1e-4, rtol=1e-4)

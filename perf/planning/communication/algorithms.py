@@ -151,15 +151,15 @@ def algorithms_of(collective: str, library: str, p: int, *, in_switch: bool = Fa
 
     Example:
         >>> from triten.perf.planning.communication.algorithms import algorithms_of
-        >>> [way.name for way in algorithms_of("all_reduce", "mpi", 3)]
+        >>> [algorithm.name for algorithm in algorithms_of("all_reduce", "mpi", 3)]
         ['ring', 'recursive doubling']
     """
     if collective not in ALGORITHMS:
         raise ValueError(f"collective must be one of {', '.join(ALGORITHMS)}, got {collective!r}")
     return [
-        way
-        for way in ALGORITHMS[collective]
-        if library in way.libraries
-        and not (way.powers_of_two and p != 1 << floor_log2(p))
-        and (in_switch or not way.in_switch)
+        algorithm
+        for algorithm in ALGORITHMS[collective]
+        if library in algorithm.libraries
+        and not (algorithm.powers_of_two and p != 1 << floor_log2(p))
+        and (in_switch or not algorithm.in_switch)
     ]

@@ -90,7 +90,9 @@ def fitted(timed: Sequence[Timed], ranks: int, backend: str) -> Interconnect:
         if distance < SEPARATE_LINK_RATIO * best.distance and best.distance > NOISE * len(timed):
             link = replace(below.link, large=above.link, large_from=start)
             best = _Fit(link, distance, [*below.errors, *above.errors])
-    worst, usual = (math.exp(of(list(map(abs, best.errors)))) for of in (max, statistics.median))
+    worst, usual = (
+        math.exp(statistic(list(map(abs, best.errors)))) for statistic in (max, statistics.median)
+    )
     return Interconnect(
         "measured", best.link, library=library, overlaps=library == NCCL,
         source=f"fitted to collectives of {ranks} ranks over {backend} on this machine ({os.cpu_count()} processors), "
@@ -112,18 +114,19 @@ def _fit_link(timed: Sequence[Timed], ranks: int, library: str, latency: float |
     """
     from scipy.optimize import minimize  # takes as long to import as everything else here
 
-    ways = [
-        [way.count(ranks, nbytes) for way in algorithms_of(name, library, ranks)] for name, nbytes, _ in timed
+    counts_by_time = [
+        [algorithm.count(ranks, nbytes) for algorithm in algorithms_of(name, library, ranks)]
+        for name, nbytes, _ in timed
     ]
-    most = max(map(len, ways))
+    max_algorithms = max(map(len, counts_by_time))
     counts = np.array(
-        [[*counted, *counted[:1] * (most - len(counted))] for counted in ways]
+        [[*counted, *counted[:1] * (max_algorithms - len(counted))] for counted in counts_by_time]
     )  # time, way, figure
     measured = np.log([seconds for _, _, seconds in timed])
 
     def figures(logarithms: Any) -> Any:
-        found = np.exp(logarithms)
-        return found if latency is None else np.concatenate(([latency], found))
+        values = np.exp(logarithms)
+        return values if latency is None else np.concatenate(([latency], values))
 
     def errors(logarithms: Any) -> Any:
         return np.log((counts @ figures(logarithms)).min(axis=1)) - measured
@@ -140,29 +143,29 @@ def _fit_link(timed: Sequence[Timed], ranks: int, library: str, latency: float |
     logarithms = np.log(start)
     for _ in range(RESTARTS):  # the simplex shrinks where an algorithm takes another's place
         logarithms = minimize(distance, logarithms, method="Nelder-Mead", options=PRECISION).x
-    found, per_byte, per_reduced = map(float, figures(logarithms))
-    link = Link("this machine's ranks", found, 1 / per_byte, per_reduced)
+    latency_seconds, per_byte, per_reduced = map(float, figures(logarithms))
+    link = Link("this machine's ranks", latency_seconds, 1 / per_byte, per_reduced)
     return _Fit(link, distance(logarithms), errors(logarithms).tolist())
 
 
 def fastest(runs: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Seconds of each in the fastest of the rounds, of the slowest rank in it; the same on all ranks.
+    """Return the seconds of each run in its fastest round, for the slowest rank; equal on all ranks.
 
-    Whatever else the machine does makes a collective slower, and never faster. In each round all take their turn, so
-    that a busy moment meets all alike.
+    Other load only makes a collective slower, so the minimum is the estimate. Runs are interleaved in each round, so
+    that a busy moment affects all of them.
     """
     counts = [max(1, int(_slowest(SHORT / min(_timed(run, 1) for _ in range(WARM_UP))))) for run in runs]
-    found = [math.inf] * len(runs)
+    minima = [math.inf] * len(runs)
     for _ in range(rounds):
         for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
             spent = 0.0
             for _ in range(MORE_TURNS):
                 seconds = _slowest(_timed(run, count))
-                found[number] = min(found[number], seconds / count)
+                minima[number] = min(minima[number], seconds / count)
                 spent += seconds
                 if spent >= MIN_SECONDS:
                     break
-    return found
+    return minima
 
 
 def _timed(run: Callable[[], object], count: int) -> float:
@@ -193,14 +196,14 @@ def collective_run(collective: str, nbytes: int, buffers: tuple[Tensor, Tensor])
     ranks = distributed.get_world_size()
     count = max(1, nbytes // 4)
     part = max(1, count // ranks)
-    given, received = buffers
+    source, received = buffers
     if collective == "all_gather":
-        own, gathered = given[:part], received[: part * ranks]
+        own, gathered = source[:part], received[: part * ranks]
         return lambda: distributed.all_gather_into_tensor(gathered, own)
     if collective == "reduce_scatter":
-        whole, own = given[: part * ranks], received[:part]
+        whole, own = source[: part * ranks], received[:part]
         return lambda: distributed.reduce_scatter_tensor(own, whole)
-    tensor = given[:count]
+    tensor = source[:count]
     if collective == "broadcast":
         return lambda: distributed.broadcast(tensor, 0)
     return lambda: distributed.all_reduce(tensor)

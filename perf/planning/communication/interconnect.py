@@ -184,13 +184,13 @@ class Interconnect:
             ValueError: for another name; for several nodes without a link between them.
         """
         group = Group(group) if isinstance(group, int) else group
-        ways = [self._flat(name, nbytes, group)]
+        costs = [self._flat(name, nbytes, group)]
         if group.size == 1:
             return FREE
         if group.nodes > 1 and group.inside > 1 and name in HIERARCHICAL:
-            ways.append(self._hierarchical(name, nbytes, group))
-        found = min(ways, key=lambda way: way.seconds)
-        return found._replace(seconds=found.seconds + self.startup)
+            costs.append(self._hierarchical(name, nbytes, group))
+        cheapest = min(costs, key=lambda cost: cost.seconds)
+        return cheapest._replace(seconds=cheapest.seconds + self.startup)
 
     def _link_between(self) -> Link:
         if self.between is None:
@@ -209,10 +209,10 @@ class Interconnect:
     def _over(self, link: Link, name: str, nbytes: float, ranks: int) -> CollectiveCost:
         link = link.of(nbytes)
         counts = [
-            (way.name, way.count(ranks, nbytes))
-            for way in algorithms_of(name, self.library, ranks, in_switch=link.reduces)
+            (algorithm.name, algorithm.count(ranks, nbytes))
+            for algorithm in algorithms_of(name, self.library, ranks, in_switch=link.reduces)
         ]
-        costs = [CollectiveCost(way, link.seconds(count), count.sent) for way, count in counts]
+        costs = [CollectiveCost(algorithm, link.seconds(count), count.sent) for algorithm, count in counts]
         return min(costs, key=lambda cost: cost.seconds)
 
     def _hierarchical(self, name: str, nbytes: float, group: Group) -> CollectiveCost:

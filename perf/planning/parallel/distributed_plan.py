@@ -86,8 +86,8 @@ class DistributedPlan:
         """Return the memory of a rank. Raise IndexError for a rank that the mesh does not have."""
         if not 0 <= rank < self.ranks:
             raise IndexError(f"memory_of(): the mesh has ranks 0 to {self.ranks - 1}, got {rank}")
-        found = self.mesh.of(Pipeline)
-        return self.memory[self.mesh.coordinate(rank, found[0].name) if found else 0]
+        pipeline = self.mesh.of(Pipeline)
+        return self.memory[self.mesh.coordinate(rank, pipeline[0].name) if pipeline else 0]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as numbers, strings, lists and dicts, for JSON."""

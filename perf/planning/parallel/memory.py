@@ -38,10 +38,10 @@ class MemoryPlan:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-def memory_of(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> MemoryPlan:
+def memory_of(timeline: Timeline, mesh: Mesh, positions: range, stage: int) -> MemoryPlan:
     """Compute the memory of each rank of a pipeline stage; without a pipeline, each rank is in stage 0."""
     shards, columns = mesh.size_of(FullyShard), mesh.size_of(TensorParallel)
-    own = [parameter for parameter in timeline.parameters if parameter.place in places]
+    own = [parameter for parameter in timeline.parameters if parameter.position in positions]
 
     def kept(parameter: PlannedParameter) -> float:
         return parameter.nbytes / (columns if parameter.divided else 1) / shards
@@ -51,42 +51,48 @@ def memory_of(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> Memo
         parameter.state_bytes / (columns if parameter.divided else 1) / shards + parameter.other_state_bytes
         for parameter in own
     )
-    communication = _gathered(timeline, mesh, places)
+    communication = _gathered(timeline, mesh, positions)
     if gradient_copies(mesh):
         communication += sum(kept(parameter) for parameter in own if parameter.requires_grad)
-    activations, gradients = _peak(timeline, mesh, places, stage)
-    given = timeline.other_given
-    total = parameters + states + activations + gradients + communication + given
+    activations, gradients = _peak(timeline, mesh, positions, stage)
+    argument_bytes = timeline.other_given
+    total = parameters + states + activations + gradients + communication + argument_bytes
     return MemoryPlan(
-        round(parameters), round(gradients), round(states), round(activations), round(communication), given,
+        round(parameters), round(gradients), round(states), round(activations), round(communication), argument_bytes,
         round(total),
     )  # fmt: skip
 
 
-def _gathered(timeline: Timeline, mesh: Mesh, places: range) -> float:
+def _gathered(timeline: Timeline, mesh: Mesh, positions: range) -> float:
     """Return the maximum bytes of units gathered at once, and of the largest unit's gradients beyond the
     rank's shard.
     """
-    found = mesh.of(FullyShard)
-    if found is None:
+    sharded = mesh.of(FullyShard)
+    if sharded is None:
         return 0.0
-    dimension, strategy = found
+    dimension, strategy = sharded
     sizes = timeline.divided_parameter_bytes(mesh.size_of(TensorParallel))
-    root = sum(sizes.get(place, 0.0) for place in (0, timeline.last_place) if place in places)
-    units = [sizes.get(place, 0.0) for place in places if place not in (0, timeline.last_place)]
+    root = sum(sizes.get(position, 0.0) for position in (0, timeline.last_position) if position in positions)
+    units = [
+        sizes.get(position, 0.0) for position in positions if position not in (0, timeline.last_position)
+    ]
     window = 1 + strategy.prefetch if strategy.reshard_after_forward else len(units)
     at_once = max((sum(units[start : start + window]) for start in range(len(units))), default=0.0)
     return root + at_once + max((*units, root)) * (1 - 1 / dimension.size)
 
 
-def _peak(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> tuple[float, float]:
-    """Activations and gradients when both are most."""
+def _peak(timeline: Timeline, mesh: Mesh, positions: range, stage: int) -> tuple[float, float]:
+    """Return the bytes of activations and of gradients at the time of their largest sum."""
     shards, columns = mesh.size_of(FullyShard), mesh.size_of(TensorParallel)
-    found = mesh.of(Pipeline)
-    microbatches = found[1].microbatches if found else 1
-    stages = found[0].size if found else 1
-    held = held_microbatches(found[1].schedule, stage, stages, microbatches) if found else 1
-    kept = [lifetime for lifetime in timeline.lifetimes if lifetime.place in places and not lifetime.is_state]
+    pipeline = mesh.of(Pipeline)
+    microbatches = pipeline[1].microbatches if pipeline else 1
+    stages = pipeline[0].size if pipeline else 1
+    held = held_microbatches(pipeline[1].schedule, stage, stages, microbatches) if pipeline else 1
+    lifetimes = [
+        lifetime
+        for lifetime in timeline.lifetimes
+        if lifetime.position in positions and not lifetime.is_state
+    ]
 
     def share(lifetime: Lifetime) -> float:
         nbytes = lifetime.nbytes / (columns if lifetime.divided else 1)
@@ -94,16 +100,16 @@ def _peak(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> tuple[fl
 
     # A call's results come, then what it read dies; what becomes a gradient has died as something else before.
     changes: list[tuple[int, int, float, bool]] = []
-    for lifetime in kept:
+    for lifetime in lifetimes:
         is_gradient = lifetime.parameter >= 0
         changes.append((lifetime.birth, 2 if is_gradient else 0, share(lifetime), is_gradient))
         if lifetime.death is not None:
             changes.append((lifetime.death, 1, -share(lifetime), is_gradient))
     changes.sort(key=lambda change: change[:2])
-    backward = timeline.end_of_forward(places)
+    backward = timeline.end_of_forward(positions)
     activations = gradients = saved = 0.0
     best = (0.0, 0.0)
-    most = 0.0
+    max_activations = 0.0
     for number, _, nbytes, is_gradient in changes:
         if is_gradient:
             gradients += nbytes
@@ -111,10 +117,12 @@ def _peak(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> tuple[fl
             activations += nbytes
             if number < backward:
                 saved = activations
-        most = max(most, activations)
+        max_activations = max(max_activations, activations)
         if activations + gradients > sum(best):
             best = activations, gradients
     if microbatches == 1:
         return best
     # From the second microbatch on, all gradients are there.
-    return most + (held - 1) * saved, sum(share(lifetime) for lifetime in kept if lifetime.parameter >= 0)
+    return max_activations + (held - 1) * saved, sum(
+        share(lifetime) for lifetime in lifetimes if lifetime.parameter >= 0
+    )

@@ -61,8 +61,8 @@ class Mesh:
 
     def size_of(self, kind: type[Kind]) -> int:
         """Return the number of ranks of a strategy's dimension; 1 if there is none."""
-        found = self.of(kind)
-        return found[0].size if found else 1
+        dimension = self.of(kind)
+        return dimension[0].size if dimension else 1
 
     def group_of(self, name: str) -> tuple[str, Group]:
         """Return the dimension with that name or that process group's name, or all ranks."""
@@ -89,8 +89,8 @@ def mesh_of(mesh: Any, strategies: Mapping[str, Strategy | None] | None, interco
             dimensions of a strategy that can have one alone, and nodes that nothing connects.
     """
     sizes = _sizes_of(mesh)
-    given = dict(strategies or {})
-    unknown = sorted(set(given) - set(sizes))
+    strategy_of = dict(strategies or {})
+    unknown = sorted(set(strategy_of) - set(sizes))
     if unknown:
         raise ValueError(
             f"plan(): strategies has {unknown[0]!r}, and the dimensions of mesh are {', '.join(sizes)}"
@@ -98,7 +98,7 @@ def mesh_of(mesh: Any, strategies: Mapping[str, Strategy | None] | None, interco
     names = list(sizes)
     dimensions = []
     for number, name in enumerate(names):
-        if name not in given and name not in DEFAULTS:
+        if name not in strategy_of and name not in DEFAULTS:
             raise ValueError(
                 f"plan(): strategies must say what dimension {name!r} of mesh does; only "
                 f"{', '.join(DEFAULTS)} say it by their names"
@@ -106,7 +106,7 @@ def mesh_of(mesh: Any, strategies: Mapping[str, Strategy | None] | None, interco
         stride = math.prod(sizes[later] for later in names[number + 1 :])
         group = interconnect.group(range(0, stride * sizes[name], stride))
         process_group = "" if isinstance(mesh, Mapping) else str(mesh.get_group(name).group_name)
-        strategy = given.get(name, DEFAULTS.get(name))
+        strategy = strategy_of.get(name, DEFAULTS.get(name))
         dimensions.append(Dimension(name, sizes[name], strategy, group, process_group))
     for kind in (FullyShard, TensorParallel, Pipeline):
         several = [dimension.name for dimension in dimensions if isinstance(dimension.strategy, kind)]
@@ -114,13 +114,13 @@ def mesh_of(mesh: Any, strategies: Mapping[str, Strategy | None] | None, interco
             raise ValueError(
                 f"plan(): one dimension of mesh can be {kind.__name__}, got {' and '.join(several)}"
             )
-    everybody = interconnect.group(range(math.prod(sizes.values())))
-    if everybody.nodes > 1 and interconnect.between is None:
+    world = interconnect.group(range(math.prod(sizes.values())))
+    if world.nodes > 1 and interconnect.between is None:
         raise ValueError(
-            f"plan(): mesh has {math.prod(sizes.values())} ranks on {everybody.nodes} nodes, and interconnect "
+            f"plan(): mesh has {math.prod(sizes.values())} ranks on {world.nodes} nodes, and interconnect "
             f"{interconnect.name!r} has no link between nodes"
         )
-    return Mesh(tuple(dimensions), everybody)
+    return Mesh(tuple(dimensions), world)
 
 
 def _sizes_of(mesh: Any) -> dict[str, int]:

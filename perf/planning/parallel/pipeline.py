@@ -50,12 +50,12 @@ def divide(seconds: Sequence[float], stages: int) -> list[range]:
                 value = max(slowest[group - 1][start], sums[end] - sums[start])
                 if value < slowest[group][end]:
                     slowest[group][end], cut[group][end] = value, start
-    found: list[range] = []
+    groups: list[range] = []
     end = count
     for group in range(stages, 0, -1):
-        found.append(range(cut[group][end], end))
+        groups.append(range(cut[group][end], end))
         end = cut[group][end]
-    return found[::-1]
+    return groups[::-1]
 
 
 def tasks(schedule: str, stage: int, stages: int, microbatches: int) -> list[Task]:
@@ -69,12 +69,12 @@ def tasks(schedule: str, stage: int, stages: int, microbatches: int) -> list[Tas
         ['F0', 'F1', 'F2', 'B0', 'B1', 'B2']
     """
     held = held_microbatches(schedule, stage, stages, microbatches)
-    found: list[Task] = [(FORWARD, number) for number in range(held)]
+    ordered: list[Task] = [(FORWARD, number) for number in range(held)]
     for number in range(microbatches):
-        found.append((BACKWARD, number))
+        ordered.append((BACKWARD, number))
         if held + number < microbatches:
-            found.append((FORWARD, held + number))
-    return found
+            ordered.append((FORWARD, held + number))
+    return ordered
 
 
 def held_microbatches(schedule: str, stage: int, stages: int, microbatches: int) -> int:

@@ -56,59 +56,61 @@ def predict(
 
     Raise ValueError for a pipeline with more ranks than the program has units.
     """
-    found = mesh.of(Pipeline)
-    stages, microbatches = (found[0].size, found[1].microbatches) if found else (1, 1)
+    pipelined = mesh.of(Pipeline)
+    stages, microbatches = (pipelined[0].size, pipelined[1].microbatches) if pipelined else (1, 1)
     seconds = CallSeconds(by_key, node, mesh.size_of(TensorParallel), microbatches)
     divided = _divided(timeline, seconds, stages)
-    parts = [Stage(timeline, places, mesh, interconnect, seconds, microbatches) for places in divided]
+    parts = [Stage(timeline, positions, mesh, interconnect, seconds, microbatches) for positions in divided]
     plain = [part.run(reduces_gradients=False) for part in parts]
     # Without dimensions of averaged gradients both runs are the same.
     last = [part.run(reduces_gradients=True) for part in parts] if mesh.data_parallel else plain
     updates = _updates(timeline, seconds, mesh, divided)
-    extra = [full.seconds - other.seconds for full, other in zip(last, plain, strict=True)]
+    extra = [full.seconds - update_seconds.seconds for full, update_seconds in zip(last, plain, strict=True)]
     messages = [
-        _message_seconds(timeline, places, mesh, interconnect, microbatches) for places in divided[:-1]
+        _message_seconds(timeline, positions, mesh, interconnect, microbatches) for positions in divided[:-1]
     ]
-    schedule = found[1].schedule if found else "gpipe"
+    schedule = pipelined[1].schedule if pipelined else "gpipe"
     run = pipeline.run(
         schedule, [each.forward for each in plain], [each.backward for each in plain], messages, microbatches
     )
-    step = run.seconds + max(one + other for one, other in zip(extra, updates, strict=True))
+    step = run.seconds + max(
+        extra_seconds + update_seconds for extra_seconds, update_seconds in zip(extra, updates, strict=True)
+    )
     slowest = max(range(stages), key=lambda stage: plain[stage].seconds * microbatches + extra[stage])
     rows = _rows(plain[slowest], last[slowest], microbatches)
-    if found:
+    if pipelined:
         rows += _messages(timeline, divided, slowest, mesh, interconnect, microbatches)
     exposed = (microbatches - 1) * plain[slowest].exposed + last[slowest].exposed
     busy = microbatches * plain[slowest].seconds + extra[slowest] + updates[slowest]
     communication = sum(row.seconds for row in rows)
-    memory = tuple(memory_of(timeline, mesh, places, stage) for stage, places in enumerate(divided))
-    most = max(plan.peak for plan in memory)
+    memory = tuple(memory_of(timeline, mesh, positions, stage) for stage, positions in enumerate(divided))
+    peak = max(plan.peak for plan in memory)
     return DistributedPlan(
         single, mesh, tuple(rows), busy - exposed, exposed, max(0.0, communication - exposed),
         max(0.0, step - busy), step, memory,
-        tuple(tuple(timeline.units[place - 1] for place in places if 0 < place <= len(timeline.units))
-              for places in divided),
-        (*basis(most), *_basis(mesh, interconnect)),
+        tuple(tuple(timeline.units[position - 1] for position in positions if 0 < position <= len(timeline.units))
+              for positions in divided),
+        (*basis(peak), *_basis(mesh, interconnect)),
     )  # fmt: skip
 
 
 def _divided(timeline: Timeline, seconds: CallSeconds, stages: int) -> list[range]:
-    """Return the range of places of each stage."""
+    """Return the range of positions of each stage."""
     if stages == 1:
-        return [range(timeline.last_place + 1)]
-    by_place = [0.0] * (timeline.last_place + 1)
+        return [range(timeline.last_position + 1)]
+    by_position = [0.0] * (timeline.last_position + 1)
     for event in timeline.events:
         if event.phase is not Phase.UPDATE:
-            by_place[event.place] += seconds(event)
-    units = by_place[1:-1]
+            by_position[event.position] += seconds(event)
+    units = by_position[1:-1]
     if units:  # what comes before the units and behind them stays with the first and the last one
-        units[0] += by_place[0]
-        units[-1] += by_place[-1]
+        units[0] += by_position[0]
+        units[-1] += by_position[-1]
     groups = pipeline.divide(units, stages)
-    found = [range(group.start + 1, group.stop + 1) for group in groups]
-    found[0] = range(found[0].stop)
-    found[-1] = range(found[-1].start, timeline.last_place + 1)
-    return found
+    ranges = [range(group.start + 1, group.stop + 1) for group in groups]
+    ranges[0] = range(ranges[0].stop)
+    ranges[-1] = range(ranges[-1].start, timeline.last_position + 1)
+    return ranges
 
 
 def _updates(timeline: Timeline, seconds: CallSeconds, mesh: Mesh, divided: Sequence[range]) -> list[float]:
@@ -116,28 +118,28 @@ def _updates(timeline: Timeline, seconds: CallSeconds, mesh: Mesh, divided: Sequ
     shards = mesh.size_of(FullyShard)
     columns = mesh.size_of(TensorParallel)
     total = sum(parameter.nbytes for parameter in timeline.parameters) or 1
-    kept = timeline.divided_parameter_bytes(columns)
+    bytes_by_position = timeline.divided_parameter_bytes(columns)
     return [
-        seconds.update(events, sum(kept.get(place, 0.0) for place in places) / total / shards)
+        seconds.update(events, sum(bytes_by_position.get(position, 0.0) for position in positions) / total / shards)
         if timeline.parameters else seconds.update(events, 1.0)
-        for places in divided
+        for positions in divided
     ]  # fmt: skip
 
 
-def _message_bytes(timeline: Timeline, places: range, microbatches: int) -> float:
-    return timeline.boundaries.get(places.stop - 1, 0) / microbatches
+def _message_bytes(timeline: Timeline, positions: range, microbatches: int) -> float:
+    return timeline.boundaries.get(positions.stop - 1, 0) / microbatches
 
 
 def _neighbours(mesh: Mesh, interconnect: Interconnect) -> Group:
-    """Two pipeline ranks that follow each other: on one node where the dimension is inside a node."""
-    found = mesh.of(Pipeline)
-    return Group(1, 2) if found and found[0].group.nodes > 1 else Group(2)
+    """Return the group of two consecutive pipeline ranks: on one node if the dimension is inside a node."""
+    pipelined = mesh.of(Pipeline)
+    return Group(1, 2) if pipelined and pipelined[0].group.nodes > 1 else Group(2)
 
 
 def _message_seconds(
-    timeline: Timeline, places: range, mesh: Mesh, interconnect: Interconnect, microbatches: int
+    timeline: Timeline, positions: range, mesh: Mesh, interconnect: Interconnect, microbatches: int
 ) -> float:
-    nbytes = _message_bytes(timeline, places, microbatches)
+    nbytes = _message_bytes(timeline, positions, microbatches)
     return interconnect.collective("send", nbytes, _neighbours(mesh, interconnect)).seconds
 
 
@@ -149,16 +151,16 @@ def _messages(
     interconnect: Interconnect,
     microbatches: int,
 ) -> list[CollectiveRow]:
-    found = mesh.of(Pipeline)
-    assert found is not None
-    row = CollectiveRow(found[0].name, "send", "message")
+    pipelined = mesh.of(Pipeline)
+    assert pipelined is not None
+    row = CollectiveRow(pipelined[0].name, "send", "message")
     edges = ([divided[stage]] if stage + 1 < len(divided) else []) + ([divided[stage - 1]] if stage else [])
-    for places in edges:  # activations to the next stage, gradients to the one before
-        nbytes = _message_bytes(timeline, places, microbatches)
+    for positions in edges:  # activations to the next stage, gradients to the one before
+        nbytes = _message_bytes(timeline, positions, microbatches)
         row.calls += microbatches
         row.bytes += microbatches * nbytes
         row.sent += microbatches * nbytes
-        row.seconds += microbatches * _message_seconds(timeline, places, mesh, interconnect, microbatches)
+        row.seconds += microbatches * _message_seconds(timeline, positions, mesh, interconnect, microbatches)
     return [row]
 
 

@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     """A unit begins to compute."""
 
     number: int
-    place: int
+    position: int
     phase: Phase
 
 
@@ -63,16 +63,18 @@ class Stage:
     def __init__(
         self,
         timeline: Timeline,
-        places: range,
+        positions: range,
         mesh: Mesh,
         interconnect: Interconnect,
         seconds: Callable[[Event], float],
         microbatches: int,
     ) -> None:
         self.timeline = timeline
-        self.places = places
+        self.positions = positions
         self.events = [
-            event for event in timeline.events if event.place in places and event.phase is not Phase.UPDATE
+            event
+            for event in timeline.events
+            if event.position in positions and event.phase is not Phase.UPDATE
         ]
         self.mesh = mesh
         self.interconnect = interconnect
@@ -178,13 +180,15 @@ class _Run:
     # Gradients.
 
     def _expected_gradients(self) -> dict[int, float]:
-        """Bytes of gradients that each place makes in a backward pass."""
-        found: dict[int, float] = {}
+        """Return the bytes of gradients that each position computes in a backward pass."""
+        bytes_by_position: dict[int, float] = {}
         numbers = {event.number for event in self.events if event.kind is Kind.GRADIENT} - {UNFINISHED}
         for number in numbers:
             parameter = self.stage.timeline.parameters[number]
-            found[parameter.place] = found.get(parameter.place, 0.0) + self._bytes(number)
-        return found
+            bytes_by_position[parameter.position] = bytes_by_position.get(
+                parameter.position, 0.0
+            ) + self._bytes(number)
+        return bytes_by_position
 
     def _bytes(self, number: int) -> float:
         parameter = self.stage.timeline.parameters[number]
@@ -193,10 +197,10 @@ class _Run:
     def _gradient(self, number: int) -> None:
         nbytes = self._bytes(number)
         if self.sharded is not None:
-            place = self.stage.timeline.parameters[number].place
-            self.pending[place] = self.pending.get(place, 0.0) + nbytes
-            if self.pending[place] >= self.expected.get(place, 0.0):
-                self._reduce_unit(place)
+            position = self.stage.timeline.parameters[number].position
+            self.pending[position] = self.pending.get(position, 0.0) + nbytes
+            if self.pending[position] >= self.expected.get(position, 0.0):
+                self._reduce_unit(position)
         elif self.data_parallel:
             self.bucket += nbytes
             caps = [strategy.bucket_cap_mb for _, strategy in self.data_parallel]
@@ -211,19 +215,19 @@ class _Run:
         self.bucket = 0.0
         self.buckets_done += 1
 
-    def _reduce_unit(self, place: int) -> None:
+    def _reduce_unit(self, position: int) -> None:
         if self.sharded is None:
             return
         dimension, _ = self.sharded
-        nbytes = self.pending.pop(place)
+        nbytes = self.pending.pop(position)
         end = self._issue(dimension.name, dimension.group, "reduce_scatter", nbytes)
         for other, _ in self.data_parallel:
             end = self._issue(other.name, other.group, "all_reduce", nbytes / dimension.size, end)
         self.reductions.append(end)
 
     def _end_of_pass(self) -> None:
-        for place in list(self.pending):
-            self._reduce_unit(place)
+        for position in list(self.pending):
+            self._reduce_unit(position)
         if self.bucket:
             self._reduce_bucket()
         for end in self.reductions:
@@ -244,45 +248,45 @@ class _Run:
         if self.next_entry:
             self._drop(self.entries[self.next_entry - 1], strategy)
         for later in self.entries[self.next_entry : self.next_entry + 1 + strategy.prefetch]:
-            self._gather(later.place)
-        self._wait(self.gathered.get(entry.place, 0.0))
+            self._gather(later.position)
+        self._wait(self.gathered.get(entry.position, 0.0))
         self.next_entry += 1
 
-    def _gather(self, place: int) -> None:
-        nbytes = self.stage.parameter_bytes.get(place, 0.0)
-        if self.sharded is None or place in self.gathered or not nbytes:
+    def _gather(self, position: int) -> None:
+        nbytes = self.stage.parameter_bytes.get(position, 0.0)
+        if self.sharded is None or position in self.gathered or not nbytes:
             return
         dimension, _ = self.sharded
-        self.gathered[place] = self._issue(dimension.name, dimension.group, "all_gather", nbytes)
+        self.gathered[position] = self._issue(dimension.name, dimension.group, "all_gather", nbytes)
 
     def _drop(self, left: Entry, strategy: FullyShard) -> None:
-        is_root = left.place in (0, self.stage.timeline.last_place)
+        is_root = left.position in (0, self.stage.timeline.last_position)
         if left.phase is Phase.BACKWARD or (strategy.reshard_after_forward and not is_root):
-            self.gathered.pop(left.place, None)
+            self.gathered.pop(left.position, None)
 
 
 def _entries(events: Sequence[Event]) -> list[Entry]:
     """Return the events at which units begin to compute."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for number, event in enumerate(events):
         if event.kind not in (Kind.CALL, Kind.NODE):
             continue
-        if not found or (found[-1].place, found[-1].phase) != (event.place, event.phase):
-            found.append(Entry(number, event.place, event.phase))
-    return found
+        if not entries or (entries[-1].position, entries[-1].phase) != (event.position, event.phase):
+            entries.append(Entry(number, event.position, event.phase))
+    return entries
 
 
 def merged(rows: Sequence[CollectiveRow]) -> list[CollectiveRow]:
     """Add up the rows of several runs."""
-    found: dict[tuple[str, str, str], CollectiveRow] = {}
+    totals: dict[tuple[str, str, str], CollectiveRow] = {}
     for row in rows:
         key = row.dimension, row.collective, row.algorithm
-        total = found.setdefault(key, CollectiveRow(*key))
+        total = totals.setdefault(key, CollectiveRow(*key))
         total.calls += row.calls
         total.bytes += row.bytes
         total.sent += row.sent
         total.seconds += row.seconds
-    return [*found.values()]
+    return [*totals.values()]
 
 
 def gradient_copies(mesh: Mesh) -> bool:

@@ -33,7 +33,7 @@ UNFINISHED = -1
 
 @dataclass(slots=True)
 class Event:
-    """Event of a timeline. `place` is the unit that computes: 0 before the first unit, their number plus 1
+    """Event of a timeline. `position` is the unit that computes: 0 before the first unit, their number plus 1
     after the last.
 
     `divided` is True if tensor parallel ranks divide the work. `number` is that of a parameter, or of a
@@ -42,7 +42,7 @@ class Event:
     """
 
     kind: Kind
-    place: int = 0
+    position: int = 0
     divided: bool = False
     key: str = ""
     nbytes: int = 0
@@ -54,7 +54,7 @@ class Event:
 
 @dataclass(slots=True)
 class PlannedParameter:
-    """A parameter: bytes, those of its states in optimizers, its place, whether tensor parallel ranks divide it.
+    """A parameter: bytes, those of its states in optimizers, its position, whether tensor parallel ranks divide it.
 
     `state_bytes` are of states as large as the parameter, which are sharded as it is; `other_state_bytes` of others.
     """
@@ -62,7 +62,7 @@ class PlannedParameter:
     name: str
     nbytes: int
     requires_grad: bool
-    place: int = 0
+    position: int = 0
     divided: bool = False
     state_bytes: int = 0
     other_state_bytes: int = 0
@@ -74,7 +74,7 @@ class Lifetime:
 
     birth: int
     nbytes: int
-    place: int
+    position: int
     divided: bool
     death: int | None = None
     parameter: int = -1
@@ -84,7 +84,7 @@ class Lifetime:
 class Boundary(NamedTuple):
     """Data that a unit passes to the next one."""
 
-    place: int
+    position: int
     nbytes: int
 
 
@@ -100,26 +100,28 @@ class Timeline:
     other_given: int = 0
 
     @property
-    def last_place(self) -> int:
-        """The place behind the last unit."""
+    def last_position(self) -> int:
+        """The position behind the last unit."""
         return len(self.units) + 1
 
-    def end_of_forward(self, places: range) -> int:
-        """Return the index of the event at which the first backward pass of these places begins; 0 without
+    def end_of_forward(self, positions: range) -> int:
+        """Return the index of the event at which the first backward pass of these positions begins; 0 without
         one.
         """
         for number, event in enumerate(self.events):
-            if event.phase is Phase.BACKWARD and event.place in places:
+            if event.phase is Phase.BACKWARD and event.position in positions:
                 return number
         return 0
 
     def divided_parameter_bytes(self, ranks: int) -> Mapping[int, float]:
-        """Bytes of parameters with gradients by place, after tensor parallel ranks have divided them."""
-        found: dict[int, float] = {}
+        """Return the bytes of parameters with gradients by position, divided among tensor parallel ranks."""
+        bytes_by_position: dict[int, float] = {}
         for parameter in self.parameters:
             share = ranks if parameter.divided else 1
-            found[parameter.place] = found.get(parameter.place, 0.0) + parameter.nbytes / share
-        return found
+            bytes_by_position[parameter.position] = (
+                bytes_by_position.get(parameter.position, 0.0) + parameter.nbytes / share
+            )
+        return bytes_by_position
 
 
 def passes_of(sequences: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -146,16 +148,16 @@ def passes_of(sequences: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def set_phases(events: list[Event], sequences: list[tuple[int, int]]) -> None:
-    """Say of each event to which phase it belongs; of a gradient that a pass adds to several times, the last counts."""
+    """Set the phase of each event; of several additions to a gradient in a pass, only the last one counts."""
     end = 0
     for first, last in passes_of(sequences):
         end = last + 1
-        seen: set[int] = set()
+        finished: set[int] = set()
         for event in reversed(events[first:end]):
             event.phase = Phase.BACKWARD
-            if event.kind is Kind.GRADIENT and event.number in seen:
+            if event.kind is Kind.GRADIENT and event.number in finished:
                 event.number = UNFINISHED
-            seen.add(event.number)
+            finished.add(event.number)
     if sequences:
         for event in events[end:]:
             event.phase = Phase.UPDATE

@@ -72,7 +72,7 @@ class TimelineRecorder:
         leaves = tree_leaves(program)
         modules = [leaf for leaf in leaves if isinstance(leaf, Module)]
         self._optimizers = [leaf for leaf in leaves if isinstance(leaf, Optimizer)]
-        found: set[str] = set()
+        matched: set[str] = set()
         for module in modules:
             module.register_forward_pre_hook(lambda *_: self._set(State()))
             for name, unit in _units(module, ""):
@@ -80,9 +80,9 @@ class TimelineRecorder:
             for name, layer in module.named_modules():
                 style = self._style(name)
                 if style:
-                    found.add(style[0])
+                    matched.add(style[0])
                     self._hook_layer(name, layer, style[1])
-        missing = [pattern for pattern in self._layers if pattern not in found]
+        missing = [pattern for pattern in self._layers if pattern not in matched]
         if missing:
             raise ValueError(
                 f"plan(): TensorParallel names {missing[0]!r}, which no module of the program is called"
@@ -95,28 +95,28 @@ class TimelineRecorder:
                 self._given.add(id(root))
                 self._timeline.other_given += root.nbytes
 
-    def called(self, key: str, seen: Seen) -> None:
+    def called(self, key: str, call: Seen) -> None:
         """Record the call of an operator."""
-        for tensor in tensors_of(list(seen.arguments.values())):
+        for tensor in tensors_of(list(call.arguments.values())):
             self._used_in.setdefault(self._by_root.get(id(root_of(tensor._data)), -1), self._state)
-        if seen.func.name().startswith(FUNCTIONAL):
-            self._communicates(seen)
+        if call.func.name().startswith(FUNCTIONAL):
+            self._communicates(call)
         else:
             self._add(Event(Kind.CALL, key=key))
-        for tensor in seen.results:
+        for tensor in call.results:
             self._see(tensor)
 
     def node_begins(self, node: Node) -> None:
-        """Backward is about to visit a node."""
+        """Record that backward is about to visit a node."""
         sequence = node.sequence
         if not isinstance(node, AccumulateGrad):
             previous, before = self._previous
-            found = self._marks[bisect.bisect(self._marks, sequence, key=lambda mark: mark[0]) - 1][1]
-            if 0 <= before.region != found.region and sequence < previous:
+            state = self._marks[bisect.bisect(self._marks, sequence, key=lambda mark: mark[0]) - 1][1]
+            if 0 <= before.region != state.region and sequence < previous:
                 self._state = before._replace(region=-1)
                 self._add(Event(Kind.REDUCE, nbytes=self._region_inputs[before.region]))
-            self._state = found
-            self._previous = (sequence, found)
+            self._state = state
+            self._previous = (sequence, state)
         self._sequences.append(
             (len(self._timeline.events), 0 if isinstance(node, AccumulateGrad) else sequence)
         )
@@ -138,32 +138,32 @@ class TimelineRecorder:
                 f"plan(): TensorParallel divides {self._open_layer!r} column-wise, and no row-wise layer follows it"
             )
         timeline = self._timeline
-        places = {unit: place for place, unit in enumerate(self._order, 1)}
+        positions = {unit: position for position, unit in enumerate(self._order, 1)}
         last = self._order[-1] if self._order else 0
 
-        def place_of(state: State) -> int:
+        def position_of(state: State) -> int:
             if state.unit == last and state.is_over:
-                return len(places) + 1
-            return places.get(state.unit, 0)
+                return len(positions) + 1
+            return positions.get(state.unit, 0)
 
         for event, state in zip(timeline.events, self._states, strict=True):
-            event.place, event.divided = place_of(state), state.region >= 0
+            event.position, event.divided = position_of(state), state.region >= 0
         for lifetime, state in zip(timeline.lifetimes, self._lifetime_states, strict=True):
-            lifetime.place = place_of(state)
+            lifetime.position = position_of(state)
         for number, parameter in enumerate(timeline.parameters):
-            if parameter.place == 0:
-                parameter.place = place_of(self._used_in.get(number, State()))
+            if parameter.position == 0:
+                parameter.position = position_of(self._used_in.get(number, State()))
             else:
-                parameter.place = places.get(parameter.place, 0)
+                parameter.position = positions.get(parameter.position, 0)
         timeline.units = [self._units[unit - 1] for unit in self._order]
         timeline.boundaries = {
-            places[unit]: nbytes for unit, nbytes in self._outputs.items() if unit in places
+            positions[unit]: nbytes for unit, nbytes in self._outputs.items() if unit in positions
         }
         self._take_states()
         set_phases(timeline.events, self._sequences)
         for lifetime in timeline.lifetimes:
             if lifetime.parameter >= 0:
-                lifetime.place = timeline.parameters[lifetime.parameter].place
+                lifetime.position = timeline.parameters[lifetime.parameter].position
                 lifetime.divided = timeline.parameters[lifetime.parameter].divided
         return timeline
 
@@ -241,7 +241,7 @@ class TimelineRecorder:
 
     def _take_states(self) -> None:
         """Record the sizes of each parameter's optimizer states, including states that the program created."""
-        given = self._timeline.other_given
+        argument_bytes = self._timeline.other_given
         for optimizer in self._optimizers:
             for parameter, states in optimizer.state.items():
                 number = self._by_identity.get(id(parameter), -1)
@@ -251,14 +251,14 @@ class TimelineRecorder:
                     if entry is not None:
                         entry[1].is_state = True
                     elif id(root) in self._given:
-                        given -= root.nbytes
+                        argument_bytes -= root.nbytes
                     if number >= 0:
                         planned = self._timeline.parameters[number]
                         if tuple(tensor.shape) == tuple(parameter.shape):
                             planned.state_bytes += root.nbytes
                         else:
                             planned.other_state_bytes += root.nbytes
-        self._timeline.other_given = given
+        self._timeline.other_given = argument_bytes
 
     # Events.
 
@@ -285,20 +285,20 @@ class TimelineRecorder:
             gradient.parameter = number
             self._living[id(root)] = (reference, gradient)
 
-    def _communicates(self, seen: Seen) -> None:
-        name = seen.func._opname.removesuffix("_")
+    def _communicates(self, call: Seen) -> None:
+        name = call.func._opname.removesuffix("_")
         for suffix in ("_out", "_coalesced"):
             name = name.removesuffix(suffix)
         if name in COLLECTIVES:
-            inputs = _nbytes([value for key, value in seen.arguments.items() if key != "out"])
-            whole = _nbytes(list(seen.results)) if name == "all_gather_into_tensor" else inputs
-            results = [id(root_of(tensor._data)) for tensor in seen.results]
+            inputs = _nbytes([value for key, value in call.arguments.items() if key != "out"])
+            whole = _nbytes(list(call.results)) if name == "all_gather_into_tensor" else inputs
+            results = [id(root_of(tensor._data)) for tensor in call.results]
             self._add(Event(
                 Kind.COLLECTIVE, nbytes=whole, collective=COLLECTIVES[name], number=results[0] if results else -1,
-                group=str(seen.arguments.get("group_name", "")),
+                group=str(call.arguments.get("group_name", "")),
             ))  # fmt: skip
         elif name == "wait_tensor":
-            waited = [id(root_of(tensor._data)) for tensor in tensors_of(list(seen.arguments.values()))]
+            waited = [id(root_of(tensor._data)) for tensor in tensors_of(list(call.arguments.values()))]
             self._add(Event(Kind.WAIT, number=waited[0] if waited else -1))
 
     def _see(self, tensor: Tensor) -> None:
@@ -310,10 +310,10 @@ class TimelineRecorder:
         self._living[number] = (weakref.ref(root, self._forget(number)), lifetime)
 
     def _new_lifetime(self, nbytes: int) -> Lifetime:
-        found = Lifetime(len(self._timeline.events), nbytes, 0, self._state.region >= 0)
-        self._timeline.lifetimes.append(found)
+        lifetime = Lifetime(len(self._timeline.events), nbytes, 0, self._state.region >= 0)
+        self._timeline.lifetimes.append(lifetime)
         self._lifetime_states.append(self._state)
-        return found
+        return lifetime
 
     def _forget(self, number: int) -> Callable[[object], None]:
         def forget(_: object) -> None:

@@ -19,9 +19,9 @@ def fit(x, y):
     evaluator = create_supervised_evaluator(
         fitted, {"loss": Loss(nn.MSELoss()), "error": MeanAbsoluteError()}
     )
-    seen = []
+    metrics = []
     trainer.add_event_handler(
-        Events.EPOCH_COMPLETED, lambda engine: seen.append(evaluator.run(batches).metrics)
+        Events.EPOCH_COMPLETED, lambda engine: metrics.append(evaluator.run(batches).metrics)
     )
     trainer.run(batches, max_epochs=1)
-    return [*fitted.parameters(), seen[0]["loss"], seen[0]["error"], model(x)]
+    return [*fitted.parameters(), metrics[0]["loss"], metrics[0]["error"], model(x)]

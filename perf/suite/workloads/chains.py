@@ -100,16 +100,16 @@ def workloads(scale: Scale) -> Iterator[Workload]:
 
 def _phrases(chain: Chain) -> dict[str, Phrase]:
     """Return a chain in the syntax of NumExpr and of Numba."""
-    found = {}
+    phrases = {}
     names = ", ".join(("a", "b", "c", *NUMBERS))
     if chain.expression:
-        given = ", ".join(f"{name!r}: {name}" for name in names.split(", "))
-        found["numexpr"] = Phrase(f"ne.evaluate({chain.expression!r}, {{{given}}})")
+        local_dict = ", ".join(f"{name!r}: {name}" for name in names.split(", "))
+        phrases["numexpr"] = Phrase(f"ne.evaluate({chain.expression!r}, {{{local_dict}}})")
     if chain.arrays:
         numbers = "".join(f"{name} = {name}[()]\n" for name in NUMBERS)  # from arrays of no dimensions
         function = f"f = nb.njit(parallel=True)(lambda {names}: {chain.arrays})"
-        found["numba"] = Phrase(f"f({names})", numbers + function)
-    return found
+        phrases["numba"] = Phrase(f"f({names})", numbers + function)
+    return phrases
 
 
 def _programs(scale: Scale) -> Iterator[Workload]:

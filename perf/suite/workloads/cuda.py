@@ -28,11 +28,11 @@ def _rows(divisor: int) -> tuple[table.Workload, ...]:
 
 def workloads(suite: str, scale: Scale) -> Iterator[Workload]:
     """Yield the rows of the groups in a suite, without duplicates between groups."""
-    seen = set()
+    titles = set()
     for row in _rows(scale.side(1, QUICK_SCALE, REHEARSAL_SCALE)):
         made = _in_suite(suite, row)
-        if row.group in SUITES[suite] and made.title not in seen:
-            seen.add(made.title)
+        if row.group in SUITES[suite] and made.title not in titles:
+            titles.add(made.title)
             yield made
 
 

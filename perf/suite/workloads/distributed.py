@@ -72,9 +72,10 @@ def _prepare(pool: RankPool, collective: str, nbytes: int, library: Library) -> 
     if library.name == OURS and not tt.distributed.is_mpi_available():
         raise NotImplementedError("MPI (pip install 'triten[mpi]')")
     ranks = pool.of(library.name)
-    for rank, found in enumerate(ranks.tell("prepare", collective=collective, nbytes=nbytes)):
-        if tuple(found) != EXPECTED_RANGES[collective]:
+    for rank, value_range in enumerate(ranks.tell("prepare", collective=collective, nbytes=nbytes)):
+        if tuple(value_range) != EXPECTED_RANGES[collective]:
             raise RuntimeError(
-                f"{collective} of {nbytes} bytes gave {found} on rank {rank}, expected {EXPECTED_RANGES[collective]}"
+                f"{collective} of {nbytes} bytes gave {value_range} on rank {rank}, expected "
+                f"{EXPECTED_RANGES[collective]}"
             )
     return lambda count: max(ranks.tell("repeat", count=count))

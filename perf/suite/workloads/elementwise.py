@@ -29,24 +29,26 @@ TRANSPOSED_BAR, INTO_BAR, BFLOAT16_BAR = 1.3, 1.25, 2.0
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Rows by operator and size, then by dtype, then the layouts."""
+    """Yield rows by operator and size, then by dtype, then by layout."""
     large = scale.side(4096, 1024, 16)
     sides = sorted({scale.side(64, 64, 8), scale.side(512, 64, 8), large})
-    for operator, (statement, arrays, most) in CALLS.items():
+    for operator, (statement, arrays, max_ratio) in CALLS.items():
         for side in sides:
             operands = {name: Operand(normal(side, side)) for name in "ab"}
             yield Workload(
                 "elementwise", operator, operator, f"{side}x{side}", "float32", statement, arrays, operands,
-                bar=bar(most) if side == large else None,
+                bar=bar(max_ratio) if side == large else None,
             )  # fmt: skip
     size = f"{large}x{large}"
-    for dtype, arrays, most in (
+    for dtype, arrays, max_ratio in (
         ("float64", "a + b", 1.0),
         ("int64", "a + b", 1.0),
         ("bfloat16", "", BFLOAT16_BAR),
     ):
         operands = {name: Operand(normal(large, large, scale=100.0), dtype) for name in "ab"}
-        yield Workload("elementwise", "add", "add", size, dtype, "a + b", arrays, operands, bar=bar(most))
+        yield Workload(
+            "elementwise", "add", "add", size, dtype, "a + b", arrays, operands, bar=bar(max_ratio)
+        )
     x, y, z = (Operand(normal(large, large)) for _ in range(3))
     middle = scale.side(512, 64, 8)
     m, n = (Operand(normal(middle, middle)) for _ in range(2))
@@ -66,7 +68,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
         yield Workload(
             "elementwise", operator, name, f"{middle}x{middle}", "float32", statement, "", {"a": m}, compared=False
         )  # fmt: skip
-    for operator, name, statement, arrays, operands, most in (
+    for operator, name, statement, arrays, operands, max_ratio in (
         ("add", "add, out=", "tt.add(a, b, out=c)", "np.add(a, b, out=c)", {"a": x, "b": y, "c": z}, INTO_BAR),
         ("add", "add_ in place", "c.copy_(a).add_(b)", "", {"a": x, "b": y, "c": z}, INTO_BAR),
         ("add", "add of a row", "a + b[0]", "a + b[0]", {"a": x, "b": y}, 1.0),
@@ -81,5 +83,5 @@ def workloads(scale: Scale) -> Iterator[Workload]:
     ):  # fmt: skip
         yield Workload(
             "elementwise", operator, name, size, "float32", statement, arrays, operands,
-            bar=None if most is None else bar(most),
+            bar=None if max_ratio is None else bar(max_ratio),
         )  # fmt: skip

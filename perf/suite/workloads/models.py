@@ -47,10 +47,10 @@ def _whole(below: int, *shape: int) -> Callable[[np.random.Generator], Array]:
 def networks(scale: Scale) -> tuple[Network, ...]:
     """Return the networks of the scale."""
     batch, side = scale.side(8, 4, 1), scale.side(32, 32, 16)
-    many = scale.side(16, 8, 1)
+    sequences = scale.side(16, 8, 1)
     length, vocabulary = scale.side(35, 16, 3), scale.side(2000, 500, 11)
     tokens, width = scale.side(64, 32, 4), scale.side(128, 64, 8)
-    image, sequence = f"{batch}x3x{side}x{side}", f"{many}x{length}"
+    image, sequence = f"{batch}x3x{side}x{side}", f"{sequences}x{length}"
     c, r, t = convolutional, recurrent, transformers
 
     def cifar(name: str, make: Callable[..., Any], *sizes: Any) -> Network:
@@ -61,13 +61,14 @@ def networks(scale: Scale) -> tuple[Network, ...]:
     def classifier(name: str, layer: str) -> Network:
         return Network(
             name, lambda library: r.sequence_classifier(library, layer, 32, width, 10),
-            lambda generator: generator.standard_normal((many, length, 32), np.float32), _whole(10, many), sequence,
+            lambda generator: generator.standard_normal((sequences, length, 32), np.float32),
+            _whole(10, sequences), sequence,
         )  # fmt: skip
 
     return (
         Network(
             "LSTM language model", lambda library: r.language_model(library, vocabulary, width, 2),
-            _whole(vocabulary, length, many), _whole(vocabulary, length * many), f"{length}x{many}",
+            _whole(vocabulary, length, sequences), _whole(vocabulary, length * sequences), f"{length}x{sequences}",
         ),
         classifier("RNN", "RNN"),
         classifier("GRU", "GRU"),

@@ -36,31 +36,31 @@ def workloads(scale: Scale) -> Iterator[Workload]:
 
 
 def grids(scale: Scale) -> Iterator[Workload]:
-    """Floating numbers to integers, by one scale and by channels along both sides, and integers to numbers."""
+    """Yield rows of quantization and dequantization, per tensor and per channel along both dimensions."""
     side = scale.side(4096, 1024, 16)
     size = f"{side}x{side}"
     x = Operand(normal(side, side))
     channels = {"s": Operand(steps(side)), "z": Operand(zeros(side))}
     for dtype in ("qint8", "quint8", "qint32"):
-        one = f"tt.quantize_per_tensor(x, {STEP}, {ZERO}, tt.{dtype})"
+        per_tensor = f"tt.quantize_per_tensor(x, {STEP}, {ZERO}, tt.{dtype})"
         yield Workload(
-            "quantized", "quantize_per_tensor", "to one grid", size, dtype, f"q = {one}", operands={"x": x},
+            "quantized", "quantize_per_tensor", "to one grid", size, dtype, f"q = {per_tensor}", operands={"x": x},
             result="q.int_repr()", bar=bar(1.2), counted=False,
         )  # fmt: skip
         yield Workload(
             "quantized", "dequantize", "from one grid", size, dtype, "q.dequantize()", operands={"x": x},
-            setup=f"q = {one}", bar=bar(1.2), counted=False,
+            setup=f"q = {per_tensor}", bar=bar(1.2), counted=False,
         )  # fmt: skip
     for dtype, axis in (("qint8", 0), ("qint8", 1), ("quint8", 0)):
-        many = f"tt.quantize_per_channel(x, s, z, {axis}, tt.{dtype})"
+        per_channel = f"tt.quantize_per_channel(x, s, z, {axis}, tt.{dtype})"
         name = "row" if axis == 0 else "column"
         yield Workload(
-            "quantized", "quantize_per_channel", f"a grid for each {name}", size, dtype, f"q = {many}",
+            "quantized", "quantize_per_channel", f"a grid for each {name}", size, dtype, f"q = {per_channel}",
             operands={"x": x, **channels}, result="q.int_repr()", bar=bar(1.2), counted=False,
         )  # fmt: skip
         yield Workload(
             "quantized", "dequantize", f"from a grid for each {name}", size, dtype, "q.dequantize()",
-            operands={"x": x, **channels}, setup=f"q = {many}", bar=bar(1.2), counted=False,
+            operands={"x": x, **channels}, setup=f"q = {per_channel}", bar=bar(1.2), counted=False,
         )  # fmt: skip
 
 

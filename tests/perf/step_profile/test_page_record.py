@@ -87,7 +87,7 @@ def test_the_timeline_has_every_span_and_joins_launches_with_kernels(record: dic
 
 def test_the_shortest_spans_are_left_out(tmp_path: Path) -> None:
     trace = read_trace(trace_files.write_trace(tmp_path / "train.json"))
-    found = timeline(trace, most=6)
+    found = timeline(trace, max_spans=6)
     kept = {found["names"][span[4]] for span in batched(found["spans"], 7)}
     assert kept == {"ProfilerStep#0", "ProfilerStep#1", "nn.Module: Net_0", "mm_kernel"}
     assert found["left_out"] == 10 and found["launches"] == []
