@@ -101,7 +101,7 @@ class _Writer:
         self.made: dict[tuple[int, bool], str] = {}
         self.roots: dict[tuple[int, bool], str] = {}
         self.cells: dict[int, str] = {}
-        self.roots = [id(root_of(value._data)) for value in outputs if isinstance(value, TensorImpl)]
+        self.root_ids = [id(root_of(value._data)) for value in outputs if isinstance(value, TensorImpl)]
 
     def output(self, i: int, value: Any, is_result: bool) -> str:
         """Return the name of an output, and write its lines unless it is a repeated output."""
@@ -154,7 +154,7 @@ class _Writer:
 
     def _cell(self, i: int, root: DataPtr) -> str:
         """Return the version counter of an output; outputs that share memory share it."""
-        if self.roots.count(id(root)) == 1:
+        if self.root_ids.count(id(root)) == 1:
             return "None"
         if id(root) not in self.cells:
             self.cells[id(root)] = f"c{i}"

@@ -33,10 +33,10 @@ Launcher = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
 
 
 class _Leaf(NamedTuple):
-    """Operator argument: the element at `index` of its list `kind`."""
+    """Operator argument: the element at `position` of its list `kind`."""
 
     kind: str
-    index: int
+    position: int
 
 
 class _Record(NamedTuple):
@@ -203,7 +203,7 @@ def _run(
 
 def _restored(value: Any, lists: Mapping[str, Sequence[Any]]) -> Any:
     if isinstance(value, _Leaf):
-        return lists[value.kind][value.index]
+        return lists[value.kind][value.position]
     return value.restored(lists) if isinstance(value, _Record) else value
 
 

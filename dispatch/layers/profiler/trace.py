@@ -35,15 +35,15 @@ def write_trace(path: str, recording: Recording, metadata: Mapping[str, Any]) ->
 def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:
     """Yield the entries of ``traceEvents``; times are in microseconds of the host's monotonic clock."""
     pid, zero = os.getpid(), recording.began / 1e3
-    yield _named("process_name", pid, 0, name="python")
-    yield _named("process_labels", pid, 0, labels="CPU")
+    yield _metadata("process_name", pid, 0, name="python")
+    yield _metadata("process_labels", pid, 0, labels="CPU")
     for log in recording.threads:
-        yield _named("thread_name", pid, log.system_id, name=f"thread {log.system_id} ({log.name})")
+        yield _metadata("thread_name", pid, log.system_id, name=f"thread {log.system_id} ({log.name})")
     for device in sorted({work.device for _, work in recording.work}):
-        yield _named("process_name", device, 0, name="python")
-        yield _named("process_labels", device, 0, labels=f"GPU {device}")
+        yield _metadata("process_name", device, 0, name="python")
+        yield _metadata("process_labels", device, 0, labels=f"GPU {device}")
         for stream in sorted({work.stream for _, work in recording.work if work.device == device}):
-            yield _named("thread_name", device, stream, name=f"stream {stream}")
+            yield _metadata("thread_name", device, stream, name=f"stream {stream}")
     for event in recording.events:
         if event.category != "memory" and event.device_type is DeviceType.CPU:
             yield _complete(event, zero, pid, event.thread, _arguments(event))
@@ -87,8 +87,8 @@ def _memory(recording: Recording, pid: int, zero: float) -> Iterator[dict[str, A
         yield {"ph": "C", "name": f"memory {name}", **timestamp, "args": {"allocated": held[name]}}
 
 
-def _named(name: str, pid: int, tid: int, **arguments: str) -> dict[str, Any]:
-    return {"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": arguments}
+def _metadata(kind: str, pid: int, tid: int, **arguments: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "ts": 0, "args": arguments}
 
 
 def _complete(

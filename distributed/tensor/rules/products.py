@@ -37,7 +37,7 @@ def _added(equation: str) -> Rule:
 
 def _without_first(call: Invocation) -> Invocation:
     made = Invocation(call.name, call.values, call.tensors[1:], call.results)
-    made.place, made.count = call.place, call.count
+    made.mesh_dim, made.count = call.mesh_dim, call.count
     return made
 
 
