@@ -1,5 +1,6 @@
 """Convolution and the gradient of its input, each by the algorithm that the geometry allows.
 
+- With llvmlite, compiled loops: `panels.py` for many channels and outputs, otherwise `tiles.py`.
 - Images whose width stays the same are convolved by rows (`rows.py`), or by Winograd for three kernel rows
   (`winograd.py`).
 - 1x1 convolutions are matmuls of images (`pointwise.py`).
@@ -23,7 +24,7 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
-from . import pointwise, small_planes, tiles, winograd
+from . import panels, pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import LARGE_WEIGHT, Convolution, Part, at
 from .weight_gradient import backward_weight
@@ -119,12 +120,22 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
 def _forward_tiled(conv: Convolution) -> Any:
     """Return the kernel of compiled loops."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
-    tiled = tiles.TiledConvolution(conv, tiles.forward_geometry(conv))
+    tiled = _tiled(conv, is_backward=False)
 
     def into(out: Array, input: Array, weight: Array, bias: Array | None) -> None:
         tiled(out, np.ascontiguousarray(input), np.ascontiguousarray(weight), bias)
 
     return into
+
+
+def _tiled(conv: Convolution, *, is_backward: bool) -> tiles.TiledConvolution | panels.PanelConvolution:
+    """Return the compiled convolution, or the gradient of its input: panels of many outputs, or tiles of positions."""
+    if panels.applies(
+        conv, *((conv.outputs, conv.channels) if is_backward else (conv.channels, conv.outputs))
+    ):
+        return panels.PanelConvolution(conv, is_backward=is_backward)
+    geometry = tiles.backward_geometry if is_backward else tiles.forward_geometry
+    return tiles.TiledConvolution(conv, geometry(conv))
 
 
 def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
@@ -237,7 +248,7 @@ def _backward_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
         "llvmlite is installed, and {} images of {} pixels are many",
         *(conv.n, conv.dense),
     )
-    tiled = tiles.TiledConvolution(conv, tiles.backward_geometry(conv))
+    tiled = _tiled(conv, is_backward=True)
     otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
 
     def into(out: Array, grad: Array, weight: Array, bias: Array | None = None) -> None:

@@ -11,7 +11,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from . import few_taps, pointwise, small_planes, tiles, winograd
+from . import few_taps, panels, pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -41,7 +41,8 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
 def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     """Return the kernel of compiled loops; zeros between a gradient's rows would multiply infinite inputs."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
-    tiled = tiles.TiledSums(conv)
+    is_wide = panels.applies(conv, conv.channels, conv.outputs)
+    tiled = panels.PanelSums(conv) if is_wide else tiles.TiledSums(conv)
     otherwise = functools.cache(lambda: _weight_by_columns(call, conv).into)
 
     def into(out: Array, grad: Array, input: Array) -> None:

@@ -1,4 +1,4 @@
-"""Compiled convolution tiles agree with NumPy's matmuls on any number of threads."""
+"""Compiled convolutions, by tiles and by panels, agree with NumPy's matmuls on any number of threads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.convolution import tiles
+from triten.cpu_fallback.convolution import panels, tiles
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = needs_llvm
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Compile tiles for small convolutions, shared among threads."""
+@pytest.fixture(autouse=True, params=["tiles", "panels"])
+def small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[pytest.MonkeyPatch]:
+    """Compile tiles or panels for small convolutions, shared among threads."""
     before = tt.get_num_threads()
+    for name in ("MIN_CHANNELS", "MIN_OUTPUTS"):
+        monkeypatch.setattr(panels, name, 1 if request.param == "panels" else 1 << 62)
     monkeypatch.setattr(tiles, "MIN_WORK", 1)
     monkeypatch.setattr(tiles, "SHARED_WORK", 1)
     Dispatcher.singleton().forget_all()
@@ -54,6 +56,8 @@ GEOMETRIES = {
     "depthwise, strided": ((3, 9, 7, 6), (9, 1, 5, 5), 2, 2, 1, 9),
     "depthwise, twice": ((2, 5, 7, 6), (10, 1, 7, 7), 1, 3, 1, 5),
     "many images": ((41, 2, 5, 4), (3, 2, 3, 3), 1, 1, 1, 1),
+    "many outputs": ((3, 9, 9, 8), (21, 9, 3, 3), 1, 1, 1, 1),
+    "many outputs, strided": ((2, 20, 9, 10), (37, 20, 3, 3), 2, 1, 1, 1),
     "many taps": ((2, 70, 6, 5), (9, 70, 3, 3), 1, 1, 1, 1),
     "one dimension": ((3, 4, 40), (6, 4, 5), 1, 2, 1, 1),
     "one dimension, strided": ((3, 4, 41), (6, 4, 5), 3, 2, 1, 1),
@@ -101,6 +105,8 @@ def test_bands_of_lines(rng: np.random.Generator, small: pytest.MonkeyPatch, nam
         ("MAX_SUMMED", 30),
     ):
         small.setattr(tiles, name, value)
+    for name, value in (("PLANE_BYTES", 1 << 9), ("MIN_LINES", 2), ("SUMMED_BYTES", 1 << 12)):
+        small.setattr(panels, name, value)
     Dispatcher.singleton().forget_all()
     for one, another in zip(made(*given, convolve, *geometry), expected, strict=True):
         np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-11)
