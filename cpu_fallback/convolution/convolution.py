@@ -50,7 +50,7 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     if tiles.applies(conv, spec):
-        return PlannedKernel(quietly(_forward_tiled(conv)))
+        return _by_panels(conv) or PlannedKernel(quietly(_forward_tiled(conv)))
     if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
         chosen(
             "channels-last columns",
@@ -120,7 +120,7 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
 def _forward_tiled(conv: Convolution) -> Any:
     """Return the kernel of compiled loops."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
-    tiled = _tiled(conv, is_backward=False)
+    tiled = tiles.TiledConvolution(conv, tiles.forward_geometry(conv))
 
     def into(out: Array, input: Array, weight: Array, bias: Array | None) -> None:
         tiled(out, np.ascontiguousarray(input), np.ascontiguousarray(weight), bias)
@@ -128,14 +128,24 @@ def _forward_tiled(conv: Convolution) -> Any:
     return into
 
 
-def _tiled(conv: Convolution, *, is_backward: bool) -> tiles.TiledConvolution | panels.PanelConvolution:
-    """Return the compiled convolution, or the gradient of its input: panels of many outputs, or tiles of positions."""
-    if panels.applies(
+def _by_panels(conv: Convolution, *, is_backward: bool = False) -> PlannedKernel | None:
+    """Return the kernel of panels of a convolution, or of the gradient of its input; None if it has few outputs."""
+    if not panels.applies(
         conv, *((conv.outputs, conv.channels) if is_backward else (conv.channels, conv.outputs))
     ):
-        return panels.PanelConvolution(conv, is_backward=is_backward)
-    geometry = tiles.backward_geometry if is_backward else tiles.forward_geometry
-    return tiles.TiledConvolution(conv, geometry(conv))
+        return None
+    chosen(
+        "compiled panels",
+        "llvmlite is installed, and {} channels and {} outputs are many",
+        conv.channels,
+        conv.outputs,
+    )
+    compute = panels.PanelConvolution(conv, is_backward=is_backward)
+
+    def into(out: Array, source: Array, weight: Array, bias: Array | None = None) -> None:
+        compute(out, np.ascontiguousarray(source), np.ascontiguousarray(weight), bias)
+
+    return PlannedKernel(quietly(into))
 
 
 def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
@@ -231,7 +241,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     if tiles.applies(conv, call.outputs[0]):
-        return _backward_tiled(call, conv)
+        return _by_panels(conv, is_backward=True) or _backward_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_input, _backward_by_taps)
     if conv.by_rows is None:
@@ -248,7 +258,7 @@ def _backward_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
         "llvmlite is installed, and {} images of {} pixels are many",
         *(conv.n, conv.dense),
     )
-    tiled = _tiled(conv, is_backward=True)
+    tiled = tiles.TiledConvolution(conv, tiles.backward_geometry(conv))
     otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
 
     def into(out: Array, grad: Array, weight: Array, bias: Array | None = None) -> None:

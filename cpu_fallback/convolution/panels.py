@@ -4,7 +4,8 @@ The loops (`panels_loop.py`) read planes that are packed channels-last, with the
 are runs of channels; here is where they are, and how threads share the work. Planes are packed for a few images, or for
 a band of the lines of one image, which stay in the second-level cache.
 
-No sum depends on how threads share the work: results do not depend on their number.
+Taps that would read the border are not computed: no zero is multiplied by a weight or a gradient that is infinite. No
+sum depends on how threads share the work: results do not depend on their number.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...runtime.cpu.loop_requests import Sharing, loop_now, shared_loop
@@ -23,8 +25,10 @@ from .columns import Convolution
 
 Array = np.ndarray[Any, Any]
 
-MIN_CHANNELS, MIN_OUTPUTS = 8, 12
-"""Channels and outputs from which panels are faster than tiles of positions: a panel has many outputs."""
+MIN_CHANNELS, MIN_OUTPUTS = 24, 16
+"""Channels and outputs from which panels are faster than tiles of positions."""
+MIN_LINE = 24
+"""Width of an output's line from which tiles compute the gradient of a weight faster, if the stride is 1."""
 PLANE_BYTES = 1 << 18
 """Planes of a task, which stay in the second-level cache."""
 POSITIONS = 96
@@ -37,21 +41,33 @@ POSITIONS_OF_SUM = 128
 """Positions of a weight's gradient whose products are added one after the other."""
 TASKS = 2
 """Tasks of a thread, at least."""
-SUMMED_BYTES = 8 << 20
-"""Planes and gradients of a share of a weight's gradient; shares are added in float64."""
+OWN_BYTES, OWN_WEIGHT = 1 << 20, 1 << 18
+"""Planes up to which a task has all images and packs the panels that it needs itself, and elements of a weight from
+which it does.
+"""
+LINE_BYTES = 64
+"""Bytes of a cache line."""
+MIN_ROWS = 12
+"""Channels of a task of a weight's gradient, at least."""
+SUMMED_BYTES, MAX_SUMMED_BYTES, SUMMED_WEIGHTS = 1 << 20, 8 << 20, 8
+"""Planes and gradients of a share of a weight's gradient, at least and at most, and how many times the weight they are:
+shares are added in float64.
+"""
 
 COPY = (
     *("count", "inner", "source", "source_step", "source_inner", "to", "to_step", "to_inner", "cleared"),
-    *("inside", "rows", "m", "columns", "n"),
+    *("inside", "rows", "m", "columns", "n", "span"),
 )
 """Fields of transposes: two counts, with the first place and the steps of both in source and target. Elements of the
-target that are cleared first, and the place inside. Then the tables of rows and columns, and how many there are.
+target that are cleared first, and the place inside. Then the tables of rows and columns, and how many there are, and
+the elements of the source that the next transpose reads, to prefetch them.
 """
 OUTPUTS = (
     *("first_panel", "last_panel", "panel_size", "outputs", "made", "positions", "parts", "part_table"),
+    *("packs", "packed"),
 )
 """Fields of a task: panels and their size, outputs, the place of the results in the workspace and their positions, and
-the parts.
+the parts. Then whether the task packs its own panels, and where in the workspace.
 """
 PART = ("count", "places", "ends", "blocks", "block_table")
 """Fields of positions that read the same taps: their places in planes and in the results, and blocks of taps."""
@@ -59,12 +75,13 @@ BLOCK = ("runs", "run_table")
 """Fields of a block of taps: its runs."""
 RUN = ("offset", "length", "row")
 """Fields of a run: its offset from a position's place, its elements, and the panel's row of the first."""
-SUMS = (
-    *("first_panel", "last_panel", "panel_size", "out_size", "positions", "step", "places"),
-    *("runs", "run_table"),
-)
-"""Fields of a task of a weight's gradient: panels, their size and that of their sums; positions, how many are added
-one after the other, and their places; the runs.
+SUMS = ("panel", "sums", "taps", "tap_table")
+"""Fields of a task of a weight's gradient: the place of its panel, the number of its sums, and the taps of some
+positions after those of the positions before.
+"""
+TAP = ("offset", "length", "row", "positions", "places")
+"""Fields of a tap: its offset from a position's place, its channels, the row of its first sum; then how many positions
+read it, and the table of their places: in the planes, times 2^32, plus that in the panel.
 """
 
 
@@ -77,6 +94,12 @@ def applies(conv: Convolution, channels: int, outputs: int) -> bool:
         and outputs >= MIN_OUTPUTS
         and loops(conv.dtype.name) is not None
     )
+
+
+def sums_apply(conv: Convolution) -> bool:
+    """Return True if panels compute the gradient of a weight that `tiles` could compute."""
+    is_narrow = conv.rank == 2 and (conv.window.out[1] < MIN_LINE or conv.window.stride[0] > 1)
+    return is_narrow and applies(conv, conv.channels, conv.outputs)
 
 
 @functools.cache
@@ -101,18 +124,19 @@ class _Taps(NamedTuple):
     """Outputs that the same taps compute.
 
     Attributes:
-        lines, width: Number of lines, and of outputs in a line.
-        start: Line and element of the first output in an image.
-        taps: For each tap, its index in the weight, and the line and element of its first pixel.
+        lines, columns: Their positions: ranges of lines, and of elements of a line.
+        start: Line and element of the output of position 0 in an image.
+        taps: For each tap, its index in the weight, and the line and element of its pixel from a position.
     """
 
-    lines: int
-    width: int
+    lines: range
+    columns: range
     start: tuple[int, int]
     taps: list[tuple[int, int, int]]
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True)
+class Geometry:
     """Geometry of a convolution, or of the gradient of its input, which is one too.
 
     Attributes:
@@ -124,6 +148,7 @@ class Geometry(NamedTuple):
         step: Step of an output in the result.
         sizes: Sizes of a plane of the result.
         parts: Parts of the outputs.
+        pixel: Elements from a packed pixel to the next.
     """
 
     source: tuple[int, int]
@@ -135,24 +160,50 @@ class Geometry(NamedTuple):
     step: int
     sizes: tuple[int, int]
     parts: list[_Taps]
+    pixel: int
 
     @property
     def beyond(self) -> int:
         """Lines below a position's that its taps reach."""
         return max((line for part in self.parts for _, line, _ in part.taps), default=0)
 
+    @functools.cached_property
+    def inside(self) -> list[_Taps]:
+        """Parts whose taps all read pixels: no zero of the border meets a weight, which may be infinite."""
+        return [
+            _Taps(
+                *(lines, columns, part.start),
+                [tap for tap in part.taps if tap[1] in downs and tap[2] in alongs],
+            )
+            for part in self.parts
+            for lines, downs in self._ranges(part.lines, {line for _, line, _ in part.taps}, 0)
+            for columns, alongs in self._ranges(part.columns, {element for *_, element in part.taps}, 1)
+        ]
 
-def forward_geometry(conv: Convolution) -> Geometry:
-    """Return the geometry of the convolution itself."""
+    def _ranges(self, positions: range, offsets: set[int], axis: int) -> list[tuple[range, frozenset[int]]]:
+        """Return ranges of positions that read pixels at the same offsets, and these."""
+        before, size = self.border[axis], self.source[axis]
+        made: list[tuple[range, frozenset[int]]] = []
+        for i in positions:
+            met = frozenset(each for each in offsets if 0 <= i * self.walk + each - before < size)
+            if made and made[-1][1] == met:
+                made[-1] = (range(made[-1][0].start, i + 1), met)
+            else:
+                made.append((range(i, i + 1), met))
+        return made
+
+
+def forward_geometry(conv: Convolution, pixel: int | None = None) -> Geometry:
+    """Return the geometry of the convolution itself, whose pixels may have gaps between them."""
     window, step = conv.window, conv.window.stride[0]
     (kh, kw), (oh, ow), (dy, dx) = window.kernel, window.out, window.dilation
     taps = [(y * kw + x, y * dy, x * dx) for y in range(kh) for x in range(kw)]
     padded = ((oh - 1) * step + (kh - 1) * dy + 1, (ow - 1) * step + (kw - 1) * dx + 1)
-    part = _Taps(oh, ow, (0, 0), taps)
+    part = _Taps(range(oh), range(ow), (0, 0), taps)
     border = (window.padding[0], window.padding[1])
     return Geometry(
         *((window.spatial[0], window.spatial[1]), border, padded, conv.channels, conv.outputs),
-        *(step, 1, (oh, ow), [part]),
+        *(step, 1, (oh, ow), [part], pixel or conv.channels),
     )
 
 
@@ -163,7 +214,7 @@ def backward_geometry(conv: Convolution) -> Geometry:
     width = found.sizes[1]
     parts = [
         _Taps(
-            *(part.lines, part.width, divmod(part.start, width)),
+            *(range(part.lines), range(part.width), divmod(part.start, width)),
             [(tap, line, element) for tap, _, line, element in part.taps],
         )
         for part in found.parts
@@ -171,8 +222,14 @@ def backward_geometry(conv: Convolution) -> Geometry:
     return Geometry(
         *((rows.size, columns.size), (rows.before, columns.before)),
         *((rows.count, columns.count + found.overhang), found.channels, found.outputs),
-        *(1, found.step, found.sizes, parts),
+        *(1, found.step, found.sizes, parts, found.channels),
     )
+
+
+def _whole_lines(room: Array) -> Array:
+    """Return the whole cache lines of a buffer of bytes: a vector that lies in two lines takes two loads."""
+    start = -room.ctypes.data % LINE_BYTES
+    return room[start : start + (room.size - start) // LINE_BYTES * LINE_BYTES]
 
 
 class _Tables:
@@ -192,35 +249,35 @@ class _Tables:
 
 
 class Packing:
-    """Weights of a geometry in panels: (panels, taps in the order of parts and runs, channels, outputs of a panel)."""
+    """Weights of a geometry in panels: (panels, taps in the order of parts, channels, outputs of a panel)."""
 
     def __init__(self, conv: Convolution, geometry: Geometry, *, is_backward: bool, width: int) -> None:
-        self.width = width
+        count, channels = math.prod(conv.window.kernel), geometry.channels
+        self.width, self.outputs = width, geometry.outputs
         self.panels = -(-geometry.outputs // width)
-        count = math.prod(conv.window.kernel)
-        self.size = count * geometry.channels * width
-        tables, channels = _Tables(), geometry.channels
+        self.size = count * channels * width
         taps = [tap for part in geometry.parts for tap, *_ in part.taps]
         taps += sorted({*range(count)} - {*taps})  # those that nothing reads
-        row_of = {tap: index * channels for index, tap in enumerate(taps)}
-        if is_backward:
-            of_output, depth = count, 1
-            columns = [row_of[tap] * width for tap in range(count)]
-        else:
-            of_output, depth = channels * count, channels
-            columns = [(row_of[tap] + c) * width for c in range(channels) for tap in range(count)]
-        rows = tables.add(*(output * of_output for output in range(width)))
-        at = tables.add(*columns)
-        self.tasks = []
-        for panel in range(self.panels):
-            m = min(width, geometry.outputs - panel * width)
-            source = panel * width * of_output
-            if is_backward:
-                several = (channels, 1, source, geometry.outputs * count, 0, panel * self.size, width, 0, 0)
-            else:
-                several = (1, 1, source, 0, 0, panel * self.size, 0, 0, 0)
-            self.tasks.append(np.array([*several, 0, rows, m, at, depth * count], np.int64))
+        self.row_of = {tap: index * channels for index, tap in enumerate(taps)}
+        self.of_output = count if is_backward else channels * count
+        self.repeats = (channels, geometry.outputs * count, width) if is_backward else (1, 0, 0)
+        depth = 1 if is_backward else channels
+        self.columns = [(self.row_of[tap] + c) * width for c in range(depth) for tap in range(count)]
+        self.span = width * count if is_backward else 0
+        tables = _Tables()
+        self.tasks = [np.array(self.copy(tables, panel), np.int64) for panel in range(self.panels)]
         self.tables = np.array(tables.numbers, np.int64)
+
+    def copy(self, tables: _Tables, panel: int, to: int | None = None) -> list[int]:
+        """Return the `COPY` of a panel to its place, or to another one."""
+        count, source_step, to_step = self.repeats
+        source, to = panel * self.width * self.of_output, panel * self.size if to is None else to
+        rows = tables.add(*(output * self.of_output for output in range(self.width)))
+        m = min(self.width, self.outputs - panel * self.width)
+        return [
+            *(count, 1, source, source_step, self.width * self.of_output, to, to_step, 0, 0, 0),
+            *(rows, m, tables.add(*self.columns), len(self.columns), self.span),
+        ]
 
 
 class PanelConvolution:
@@ -238,6 +295,8 @@ class PanelConvolution:
         self.geometry = (backward_geometry if is_backward else forward_geometry)(conv)
         self.packing = Packing(conv, self.geometry, is_backward=is_backward, width=self.width)
         self.planned = functools.cache(self._planned)
+        planes = conv.n * math.prod(self.geometry.padded) * self.geometry.channels * conv.dtype.itemsize
+        self.packs_itself = planes <= OWN_BYTES and self.packing.size * self.packing.panels >= OWN_WEIGHT
         self.no_bias = np.zeros(self.packing.panels * self.width, conv.dtype)
 
     def __call__(self, out: Array, source: Array, weight: Array, bias: Array | None) -> None:
@@ -247,24 +306,29 @@ class PanelConvolution:
             addend = np.zeros_like(self.no_bias)
             addend[: self.geometry.outputs] = bias
         pack, compute = self.planned(get_num_threads())
-        panels = np.empty(self.packing.panels * self.packing.size, self.conv.dtype)
-        pack(self.packing.tables, weight, panels)
+        panels = weight
+        if pack is not None:
+            size = self.packing.panels * self.packing.size * self.conv.dtype.itemsize
+            panels = _whole_lines(np.empty(size + LINE_BYTES, np.uint8)).view(self.conv.dtype)
+            pack(self.packing.tables, weight, panels)
         compute(source, panels, addend, out)
 
-    def _planned(self, threads: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    def _planned(self, threads: int) -> tuple[Callable[..., None] | None, Callable[..., None]]:
         found = loops(self.conv.dtype.name)
         assert found is not None
         sharing = tiles.sharing_of(self.conv, threads)
-        pack = shared_loop(found[0], self.packing.tasks, sharing, None)
+        pack = None if self.packs_itself else shared_loop(found[0], self.packing.tasks, sharing, None)
         return pack, self._outputs(found[1], sharing, threads)
 
     def _lines(self) -> int:
         """Return the most lines of a part."""
-        return max(part.lines for part in self.geometry.parts)
+        return max(part.lines.stop for part in self.geometry.parts)
 
     def _blocks(self) -> list[tuple[int, int, int, int]]:
         """Return the tasks' images and lines: the first and the number of both."""
         geometry, n, lines = self.geometry, self.conv.n, self._lines()
+        if self.packs_itself:
+            return [(0, n, 0, lines)]
         size = geometry.padded[1] * geometry.channels * self.conv.dtype.itemsize
         positions = math.prod(geometry.sizes)
         if geometry.padded[0] * size <= PLANE_BYTES or lines <= MIN_LINES:
@@ -290,7 +354,7 @@ class PanelConvolution:
                 tasks.append(numbers)
                 room = max(room, elements)
         made = np.array(tables.numbers, np.int64)
-        compute = shared_loop(loop, tasks, sharing, (5, room * self.conv.dtype.itemsize))
+        compute = shared_loop(loop, tasks, sharing, (5, room * self.conv.dtype.itemsize + LINE_BYTES))
         return lambda *arrays: compute(made, *arrays)
 
     def _parts(self, tables: _Tables, images: int, lines: int, first: int) -> tuple[int, int]:
@@ -299,29 +363,23 @@ class PanelConvolution:
         channels, pitch = geometry.channels, geometry.padded[1]
         image, positions = self._plane_lines(lines) * pitch * channels, self._positions(first, lines)
         made: list[int] = []
-        row = count = 0
-        for part in geometry.parts:
-            own = min(part.lines - first, lines)
-            if own > 0 and part.width:
-                spots = [(i, y, x) for i in range(images) for y in range(own) for x in range(part.width)]
+        count = 0
+        for part in geometry.inside:
+            own = range(max(first, part.lines.start), min(first + lines, part.lines.stop))
+            if own and part.columns:
+                spots = [(i, y - first, x) for i in range(images) for y in own for x in part.columns]
                 places = [i * image + (y * pitch + x) * geometry.walk * channels for i, y, x in spots]
+                step, (top, left) = geometry.step, part.start
                 ends = [
-                    (
-                        i * positions
-                        + (y * geometry.step + part.start[0]) * geometry.sizes[1]
-                        + x * geometry.step
-                        + part.start[1]
-                    )
-                    * width
+                    (i * positions + (y * step + top) * geometry.sizes[1] + x * step + left) * width
                     for i, y, x in spots
                 ]
                 blocks: list[int] = []
-                for runs in _in_blocks(_runs_of(part.taps, geometry, row), TAPS_OF_SUM):
+                for runs in _in_blocks(_runs_of(part.taps, geometry, self.packing.row_of), TAPS_OF_SUM):
                     blocks += [len(runs), tables.add(*(number for run in runs for number in run))]
                 number = len(blocks) // len(BLOCK)
                 made += [len(spots), tables.add(*places), tables.add(*ends), number, tables.add(*blocks)]
                 count += 1
-            row += len(part.taps) * channels
         return tables.add(*made), count
 
     def _plane_lines(self, lines: int) -> int:
@@ -347,7 +405,9 @@ class PanelConvolution:
         height, width = geometry.sizes
         positions = self._positions(line, lines)
         planes = pack_planes(tables, geometry, first, images, line * geometry.walk, self._plane_lines(lines))
-        made = images * planes[COPY.index("to_step")]
+        aligned = LINE_BYTES // self.conv.dtype.itemsize
+        packed = -(-images * planes[COPY.index("to_step")] // aligned) * aligned
+        made = packed + (self.packing.size if self.packs_itself else 0)
         place, count = parts(images, lines, line)
         plane = height * width
         results = [
@@ -355,28 +415,27 @@ class PanelConvolution:
             first * geometry.outputs * plane + line * geometry.step * width,
             *(geometry.outputs * plane, self.width * plane, 0, 0),
             *(tables.add(*range(0, positions * self.width, self.width)), positions),
-            *(tables.add(*range(0, self.width * plane, plane)), self.width),
+            *(tables.add(*range(0, self.width * plane, plane)), self.width, 0),
         ]
         numbers = [
             *(*panels, self.packing.size, geometry.outputs, made, images * positions, count, place),
-            *(*planes, *results),
+            *(int(self.packs_itself), packed, *planes, *results, *self.packing.copy(tables, 0, 0)),
         ]
         return np.array(numbers, np.int64), made + images * positions * self.width
 
 
 def _runs_of(
-    taps: list[tuple[int, int, int]], geometry: Geometry, row: int = 0
+    taps: list[tuple[int, int, int]], geometry: Geometry, row_of: dict[int, int]
 ) -> list[tuple[int, int, int]]:
-    """Return the runs that taps read in order, from a row of panels on; neighbours are one run."""
+    """Return the runs that taps read in order: `RUN`; neighbours are one run."""
     channels, pitch = geometry.channels, geometry.padded[1]
     runs: list[tuple[int, int, int]] = []
-    for _, line, element in taps:
-        offset = (line * pitch + element) * channels
-        if runs and runs[-1][0] + runs[-1][1] == offset:
+    for tap, line, element in taps:
+        offset, row = (line * pitch + element) * channels, row_of[tap]
+        if runs and (offset, row) == (runs[-1][0] + runs[-1][1], runs[-1][2] + runs[-1][1]):
             runs[-1] = (runs[-1][0], runs[-1][1] + channels, runs[-1][2])
         else:
             runs.append((offset, channels, row))
-        row += channels
     return runs
 
 
@@ -403,21 +462,21 @@ def pack_planes(
 ) -> list[int]:
     """Return the `COPY` that packs `lines` lines, from a padded line on, of some images."""
     (h, w), (above, before), (_, pitch) = geometry.source, geometry.border, geometry.padded
-    channels = geometry.channels
+    channels, pixel = geometry.channels, geometry.pixel
     start, end = max(0, line - above), min(h, line - above + lines)
     end, width = max(start, end), min(w, pitch - before)
-    image, size = channels * h * w, lines * pitch * channels
-    inside = ((start + above - line) * pitch + before) * channels
+    image, size = channels * h * w, lines * pitch * pixel
+    inside = ((start + above - line) * pitch + before) * pixel
     if width == w:
-        columns = [(y * pitch + x) * channels for y in range(end - start) for x in range(w)]
+        columns = [(y * pitch + x) * pixel for y in range(end - start) for x in range(w)]
         inner, source_inner, to_inner = 1, 0, 0
     else:
-        columns = [x * channels for x in range(width)]
-        inner, source_inner, to_inner = end - start, w, pitch * channels
+        columns = [x * pixel for x in range(width)]
+        inner, source_inner, to_inner = end - start, w, pitch * pixel
     return [
         *(images, inner, first * image + start * w, image, source_inner, 0, size, to_inner, size, inside),
         *(tables.add(*range(0, channels * h * w, h * w)), channels),
-        *(tables.add(*columns), len(columns)),
+        *(tables.add(*columns), len(columns), 0),
     ]
 
 
@@ -431,33 +490,29 @@ class PanelSums:
         from .panels_loop import width_of
 
         self.conv, self.width = conv, width_of(conv.dtype.name)
-        self.geometry = geometry = forward_geometry(conv)
+        size = conv.dtype.itemsize
+        # Pixels at a stride of many cache lines would share few sets of a cache.
+        pixel = conv.channels + (LINE_BYTES // size if conv.channels * size % (4 * LINE_BYTES) == 0 else 0)
+        self.geometry = geometry = forward_geometry(conv, pixel)
         self.positions = math.prod(geometry.sizes)
-        self.plane = math.prod(geometry.padded) * conv.channels
+        self.plane = math.prod(geometry.padded) * pixel
         self.panels = -(-conv.outputs // self.width)
-        self.depth = conv.channels * math.prod(conv.window.kernel)
-        size = conv.dtype.itemsize * (self.plane + self.panels * self.width * self.positions)
-        images = max(1, SUMMED_BYTES // size)
-        count = -(-conv.n // images)
-        self.images = -(-conv.n // count)
+        self.taps = math.prod(conv.window.kernel)
+        weight = size * conv.channels * self.taps * conv.outputs
+        share = min(max(SUMMED_BYTES, SUMMED_WEIGHTS * weight), MAX_SUMMED_BYTES)
+        images = max(1, share // (size * (self.plane + self.panels * self.width * self.positions)))
+        self.images = -(-conv.n // -(-conv.n // images))
         self.shares = functools.cache(self._planned)
 
     def __call__(self, out: Array, grad: Array, source: Array) -> None:
         """Compute all of `out`; arrays are gapless."""
-        conv, size = self.conv, self.conv.dtype.itemsize
-        shares = self.shares(get_num_threads())
-        sizes = [
-            self.images * self.plane,
-            self.images * self.positions * self.panels * self.width,
-            self.panels * self.depth * self.width,
-        ]
-        sizes = [-(-each // 64) * 64 for each in sizes]
-        room = borrow(sum(sizes) * size)
+        shares, line = self.shares(get_num_threads()), LINE_BYTES // self.conv.dtype.itemsize
+        count = -(-self.images * self.plane // line) * line
+        size = count + self.images * self.positions * self.panels * self.width
+        room = borrow(size * self.conv.dtype.itemsize + LINE_BYTES)
         try:
-            places = np.cumsum([0, *sizes[:-1]]) * size
-            buffers = [
-                np.ndarray(each, conv.dtype, room, place) for each, place in zip(sizes, places, strict=True)
-            ]
+            buffer = _whole_lines(room).view(self.conv.dtype)
+            buffers = buffer[:count], buffer[count:]
             if len(shares) == 1:
                 shares[0](source, grad, out, *buffers)
                 return
@@ -471,47 +526,45 @@ class PanelSums:
 
     def _planned(self, threads: int) -> list[Callable[..., None]]:
         """Return a function of the arrays and buffers for each share of the images."""
-        n, tables = self.conv.n, _Tables()
-        found = sums_loops(self.conv.dtype.name)
+        n, found = self.conv.n, sums_loops(self.conv.dtype.name)
         assert found is not None
         sharing = tiles.sharing_of(self.conv, threads)
-        shares = [
-            self._tasks(tables, first, min(self.images, n - first), threads if sharing else 1)
-            for first in range(0, n, self.images)
+        counts = [min(self.images, n - first) for first in range(0, n, self.images)]
+        return [
+            self._share(found, sharing, (number * self.images, count), threads if sharing else 1)
+            for number, count in enumerate(counts)
         ]
-        numbers = np.array(tables.numbers, np.int64)
-        copies, sums = found
-        made = []
-        for *packs, computes in shares:
-            loops_of = [shared_loop(copies, tasks, sharing, None) for tasks in packs]
-            made.append(self._share(numbers, *loops_of, shared_loop(sums, computes, sharing, None)))
-        return made
 
-    @staticmethod
     def _share(
-        numbers: Array,
-        pack: Callable[..., None],
-        pack_grad: Callable[..., None],
-        unpack: Callable[..., None],
-        compute: Callable[..., None],
+        self,
+        found: tuple[Callable[..., None], Callable[..., None]],
+        sharing: Sharing,
+        block: tuple[int, int],
+        threads: int,
     ) -> Callable[..., None]:
-        def share(source: Array, grad: Array, out: Array, planes: Array, panels: Array, sums: Array) -> None:
-            pack(numbers, source, planes)
-            pack_grad(numbers, grad, panels)
-            compute(numbers, planes, panels, sums)
-            unpack(numbers, sums, out)
+        """Return the function of a share: it packs planes and gradients, and multiplies them."""
+        tables = _Tables()
+        planes, grads = self._packs(tables, *block)
+        tasks, room = self._tasks(tables, block[1], threads)
+        numbers = np.array(tables.numbers, np.int64)
+        pack, pack_grads = (shared_loop(found[0], each, sharing, None) for each in (planes, grads))
+        compute = shared_loop(found[1], tasks, sharing, (4, room * self.conv.dtype.itemsize + LINE_BYTES))
+
+        def share(source: Array, grad: Array, out: Array, pixels: Array, panels: Array) -> None:
+            pack(numbers, source, pixels)
+            pack_grads(numbers, grad, panels)
+            compute(numbers, pixels, panels, out)
 
         return share
 
-    def _tasks(self, tables: _Tables, first: int, images: int, threads: int) -> tuple[list[Array], ...]:
-        """Return the tasks of a share: planes, panels of the gradient, results; and their sums."""
-        conv, geometry, width = self.conv, self.geometry, self.width
-        positions, depth, outputs = self.positions, self.depth, self.conv.outputs
+    def _packs(self, tables: _Tables, first: int, images: int) -> tuple[list[Array], list[Array]]:
+        """Return the tasks that pack planes, and those that pack panels of the gradient."""
+        geometry, width, positions, outputs = self.geometry, self.width, self.positions, self.conv.outputs
         panel = images * positions * width
-        planes, grads, results, sums = (list[Array]() for _ in range(4))
         rows = tables.add(*range(0, width * positions, positions))
         columns = tables.add(*range(0, positions * width, width))
         whole, rest = divmod(outputs, width)
+        planes, grads = list[Array](), list[Array]()
         for i in range(images):
             numbers = pack_planes(tables, geometry, first + i, 1, 0, geometry.padded[0])
             numbers[COPY.index("to")] = i * self.plane
@@ -519,32 +572,62 @@ class PanelSums:
             for start, count, m in ((0, whole, width), (whole, min(rest, 1), rest)):
                 if count:
                     source = ((first + i) * outputs + start * width) * positions
-                    to = start * panel + i * positions * width
-                    cleared = 0 if m == width else positions * width
+                    to, cleared = start * panel + i * positions * width, positions * width * (m < width)
                     steps = (1, source, width * positions, 0, to, panel, 0, cleared, 0)
-                    grads.append(np.array([count, *steps, rows, m, columns, positions], np.int64))
-        taps, channels = depth // conv.channels, conv.channels
-        of_row = tables.add(*((tap * channels + c) * width for c in range(channels) for tap in range(taps)))
-        of_output = tables.add(*range(0, width * depth, depth))
+                    grads.append(np.array([count, *steps, rows, m, columns, positions, 0], np.int64))
+        return planes, grads
+
+    def _tasks(self, tables: _Tables, images: int, threads: int) -> tuple[list[Array], int]:
+        """Return the tasks of the sums, and the number of scratch elements that they need."""
+        channels, width, taps = self.conv.channels, self.width, self.taps
+        panel, of_output = images * self.positions * width, channels * taps
+        (part,), (_, pitch), pixel = self.geometry.parts, self.geometry.padded, self.geometry.pixel
+        where = self._where(tables, images)
+        cuts = max(1, min(-(-TASKS * threads // self.panels), channels // MIN_ROWS)) if threads > 1 else 1
+        step = -(-channels // cuts)
+        tasks = []
         for p in range(self.panels):
-            numbers = [1, 1, p * depth * width, 0, 0, p * width * depth, 0, 0, 0, 0, of_row, depth, of_output]
-            results.append(np.array([*numbers, min(width, outputs - p * width)], np.int64))
-        (part,), (pitch, step) = geometry.parts, (geometry.padded[1], geometry.walk)
-        places = tables.add(
-            *(
-                i * self.plane + (y * pitch + x) * step * channels
+            outputs = min(width, self.conv.outputs - p * width)
+            for first in range(0, channels, step):
+                count = min(step, channels - first)
+                table: list[int] = []
+                for spot in range(0, images * self.positions, POSITIONS_OF_SUM):
+                    for tap, line, element in part.taps:
+                        places, number = where[line, element]
+                        offset = (line * pitch + element) * pixel + first
+                        number = min(POSITIONS_OF_SUM, number - spot)
+                        if number > 0:
+                            table += [offset, count, tap * count, number, places + spot]
+                of_row = tables.add(*((tap * count + c) * width for c in range(count) for tap in range(taps)))
+                columns = tables.add(*range(0, width * of_output, of_output))
+                to = p * width * of_output + first * taps
+                copy = [1, 1, 0, 0, 0, to, 0, 0, 0, 0, of_row, count * taps, columns, outputs, 0]
+                numbers = [p * panel, count * taps * width, len(table) // len(TAP), tables.add(*table), *copy]
+                tasks.append(np.array(numbers, np.int64))
+        return tasks, step * taps * width
+
+    def _where(self, tables: _Tables, images: int) -> dict[tuple[int, int], tuple[int, int]]:
+        """Return the positions that read pixels.
+
+        Returns:
+            For the line and element of a tap, the table of their places, and their number.
+        """
+        geometry, (part,) = self.geometry, self.geometry.parts
+        pitch, walk = geometry.padded[1], geometry.walk * geometry.pixel
+        met: dict[int, list[tuple[int, int]]] = {tap: [] for tap, *_ in part.taps}
+        for each in geometry.inside:
+            spots = [(y, x) for y in each.lines for x in each.columns]
+            for tap, *_ in each.taps:
+                met[tap] += spots
+
+        @functools.cache
+        def added(spots: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+            places = [
+                (i * self.plane + (y * pitch + x) * walk) << 32
+                | (i * self.positions + y * geometry.sizes[1] + x) * self.width
                 for i in range(images)
-                for y in range(part.lines)
-                for x in range(part.width)
-            )
-        )
-        runs = _runs_of(part.taps, geometry)
-        cuts = -(-TASKS * threads // self.panels) if threads > 1 else 1
-        each = -(-len(runs) // min(len(runs), cuts))
-        for start in range(0, len(runs), each):
-            own = runs[start : start + each]
-            at = tables.add(*(number for run in own for number in run))
-            for p in range(self.panels):
-                numbers = [p, p + 1, panel, depth * width, images * positions, POSITIONS_OF_SUM, places]
-                sums.append(np.array([*numbers, len(own), at], np.int64))
-        return planes, grads, results, sums
+                for y, x in spots
+            ]
+            return tables.add(*places), len(places)
+
+        return {(line, element): added(tuple(sorted(met[tap]))) for tap, line, element in part.taps}

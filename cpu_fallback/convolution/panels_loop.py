@@ -16,15 +16,26 @@ from ...runtime.cpu.calling_convention import HEADER
 from ...runtime.cpu.code import Code, module_calls
 from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.cpu.vector_tile import Shape, VectorTile
-from .panels import BLOCK, COPY, OUTPUTS, PART, RUN, SUMS
+from .panels import BLOCK, COPY, LINE_BYTES, OUTPUTS, PART, RUN, SUMS, TAP
 
 VECTORS = 2
 """Vectors of a panel's row."""
 
 
+POINTERS = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\ndeclare ptr @llvm.ptrmask.p0.i64(ptr, i64)\n"
+PREFETCHED = 4
+"""Number of transposes ahead of which their source is prefetched."""
+
+
 def panel_width(shape: Shape) -> int:
     """Return the outputs of a panel."""
     return VECTORS * shape.lanes
+
+
+def _whole_lines(code: Code) -> str:
+    """Emit the workspace from its first whole cache line on."""
+    behind = code.at("i8", "%room", str(LINE_BYTES - 1))
+    return code.new(f"call ptr @llvm.ptrmask.p0.i64(ptr {behind}, i64 {-LINE_BYTES})")
 
 
 def _steps(shape: Shape) -> Sequence[int]:
@@ -83,9 +94,10 @@ def _exchanged(code: Code, shape: Shape, block: list[str]) -> list[str]:
     return block
 
 
-def _copy(code: Code, shape: Shape, numbers: str, source: str, to: str) -> None:
-    """Emit the transposes that a table describes: of several images, planes or panels."""
+def _copy(code: Code, shape: Shape, numbers: str, source: str, to: str, m: str = "") -> None:
+    """Emit the transposes that a table describes: of several images, planes or panels; `m` replaces its field."""
     n = code.numbers(numbers, COPY)
+    n["m"] = m or n["m"]
     kind = shape.kind
     with code.loop("0", n["count"]) as i:
         target_at = code.at(kind, to, code.add(n["to"], code.mul(i, n["to_step"])))
@@ -97,6 +109,9 @@ def _copy(code: Code, shape: Shape, numbers: str, source: str, to: str) -> None:
             )
             inside = code.add(n["inside"], code.mul(j, n["to_inner"]))
             tables = [code.at("i64", "%tables", n[name]) for name in ("rows", "columns")]
+            ahead = code.at(kind, source, code.add(at, code.mul(n["source_step"], str(PREFETCHED))))
+            with code.loop("0", n["span"], 64 // shape.size, plain=True) as k:
+                code.do(f"call void @llvm.prefetch.p0(ptr {code.at(kind, ahead, k)}, i32 0, i32 3, i32 1)")
             code.do(
                 f"call void @transpose(ptr {code.at(kind, source, at)}, ptr {tables[0]}, i64 {n['m']}, "
                 f"ptr {tables[1]}, i64 {n['n']}, ptr {code.at(kind, target_at, inside)})"
@@ -105,7 +120,7 @@ def _copy(code: Code, shape: Shape, numbers: str, source: str, to: str) -> None:
 
 def _rows_tile(shape: Shape, rows: int) -> str:
     """Return the function that adds the matmul of positions and a panel to rows of the result."""
-    code, kind, v = Code(), shape.kind, shape.vector
+    code, kind = Code(), shape.kind
     tile = VectorTile(code, shape, rows, VECTORS)
     width = panel_width(shape)
     bases = [code.at(kind, "%source", code.number("%places", q)) for q in range(rows)]
@@ -115,13 +130,7 @@ def _rows_tile(shape: Shape, rows: int) -> str:
         first = code.at(kind, "%panel", code.mul(run["row"], str(width)))
         with code.loop("0", run["length"], plain=True) as k:
             tile.add([(start, k) for start in starts], code.at(kind, first, code.mul(k, str(width))))
-    for q, sums in enumerate(tile.sums):
-        target_row = code.at(kind, "%to", code.number("%ends", q))
-        for j, total in enumerate(sums):
-            at = code.at(kind, target_row, str(j * shape.lanes))
-            old = code.new(f"load {v}, ptr {at}, align {shape.size}")
-            made = code.new(f"fadd {v} {old}, {code.new(f'load {v}, ptr {total}')}")
-            code.do(f"store {v} {made}, ptr {at}, align {shape.size}")
+    _add(code, shape, tile, [code.number("%ends", q) for q in range(rows)])
     arguments = (
         "ptr nocapture readonly %panel, ptr nocapture readonly %source, ptr nocapture readonly %places, "
         "ptr nocapture readonly %runs, i64 %count, ptr noalias nocapture %to, ptr nocapture readonly %ends"
@@ -129,18 +138,31 @@ def _rows_tile(shape: Shape, rows: int) -> str:
     return code.function(f"rows{rows}", arguments, "noinline nounwind")
 
 
+def _add(code: Code, shape: Shape, tile: VectorTile, places: Sequence[str]) -> None:
+    """Emit the addition of a tile's rows to rows of the result."""
+    v = shape.vector
+    for place, sums in zip(places, tile.sums, strict=True):
+        target_row = code.at(shape.kind, "%to", place)
+        for j, total in enumerate(sums):
+            at = code.at(shape.kind, target_row, str(j * shape.lanes))
+            old = code.new(f"load {v}, ptr {at}, align {shape.size}")
+            made = code.new(f"fadd {v} {old}, {code.new(f'load {v}, ptr {total}')}")
+            code.do(f"store {v} {made}, ptr {at}, align {shape.size}")
+
+
 def _sums_tile(shape: Shape, rows: int) -> str:
     """Return the function that adds products of pixels' channels and a panel of the gradient along positions."""
     code, kind = Code(), shape.kind
     tile = VectorTile(code, shape, rows, VECTORS)
-    width = str(panel_width(shape))
     with code.loop("0", "%count", plain=True) as k:
-        source = code.at(kind, "%source", code.number("%places", k))
-        tile.add([(source, str(q)) for q in range(rows)], code.at(kind, "%panel", code.mul(k, width)))
-    tile.store("%to", width, "%adds")
+        both = code.number("%places", k)  # one load of two numbers: loads bound the loop
+        source = code.at(kind, "%source", code.new(f"lshr i64 {both}, 32"))
+        row = code.at(kind, "%panel", code.new(f"and i64 {both}, {(1 << 32) - 1}"))
+        tile.add([(source, str(q)) for q in range(rows)], row)
+    _add(code, shape, tile, [str(q * panel_width(shape)) for q in range(rows)])
     arguments = (
-        "ptr nocapture readonly %panel, ptr nocapture readonly %source, ptr nocapture readonly %places, "
-        "i64 %count, ptr noalias nocapture %to, i1 %adds"
+        "ptr nocapture readonly %panel, ptr nocapture readonly %source, "
+        "ptr nocapture readonly %places, i64 %count, ptr noalias nocapture %to"
     )
     return code.function(f"sums{rows}", arguments, "noinline nounwind")
 
@@ -154,7 +176,7 @@ def transposes_text(shape: Shape) -> str:
         "ptr noalias nocapture %to"
     )
     body = code.function("transposes", arguments, "noinline nounwind")
-    return HEADER + shape.declarations + _transpose(shape) + body + module_calls("transposes", 4)
+    return HEADER + POINTERS + shape.declarations + _transpose(shape) + body + module_calls("transposes", 4)
 
 
 def outputs_text(shape: Shape) -> str:
@@ -163,12 +185,20 @@ def outputs_text(shape: Shape) -> str:
     `numbers` are `OUTPUTS`, then `COPY` of planes and of results. `bias` has whole panels.
     """
     code, kind, v, width = Code(), shape.kind, shape.vector, str(panel_width(shape))
+    room = _whole_lines(code)
     n = code.numbers("%g", OUTPUTS)
-    planes, results = (code.at("i64", "%g", str(len(OUTPUTS) + i * len(COPY))) for i in range(2))
-    _copy(code, shape, planes, "%source", "%room")
-    made = code.at(kind, "%room", n["made"])
+    planes, results, weights = (code.at("i64", "%g", str(len(OUTPUTS) + i * len(COPY))) for i in range(3))
+    _copy(code, shape, planes, "%source", room)
+    made, own_panel = (code.at(kind, room, n[name]) for name in ("made", "packed"))
+    packs = code.new(f"icmp ne i64 {n['packs']}, 0")
     with code.loop(n["first_panel"], n["last_panel"]) as p:
-        panel = code.at(kind, "%panels", code.mul(p, n["panel_size"]))
+        left = code.new(f"sub i64 {n['outputs']}, {code.mul(p, width)}")
+        columns = code.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {width})")
+        with code.when(packs):
+            step = code.mul(p, code.number(weights, COPY.index("source_inner")))
+            _copy(code, shape, weights, code.at(kind, "%panels", step), own_panel, columns)
+        shared_panel = code.at(kind, "%panels", code.mul(p, n["panel_size"]))
+        panel = code.new(f"select i1 {packs}, ptr {own_panel}, ptr {shared_panel}")
         bias = code.at(kind, "%bias", code.mul(p, width))
         addends = [
             code.new(f"load {v}, ptr {code.at(kind, bias, str(j * shape.lanes))}, align {shape.size}")
@@ -190,13 +220,10 @@ def outputs_text(shape: Shape) -> str:
                 for rows, first, last in code.in_steps(r["count"], _steps(shape)):
                     with code.loop(first, last, rows) as t:
                         code.do(
-                            f"call void @rows{rows}(ptr {panel}, ptr %room, ptr {code.at('i64', places, t)}, "
+                            f"call void @rows{rows}(ptr {panel}, ptr {room}, ptr {code.at('i64', places, t)}, "
                             f"ptr {runs}, i64 {b['runs']}, ptr {made}, ptr {code.at('i64', ends, t)})"
                         )
         c = code.numbers(results, COPY)
-        first_output = code.mul(p, width)
-        left = code.new(f"sub i64 {n['outputs']}, {first_output}")
-        columns = code.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {width})")
         tables = [code.at("i64", "%tables", c[name]) for name in ("rows", "columns")]
         with code.loop("0", c["count"]) as i:
             to = code.add(code.add(c["to"], code.mul(i, c["to_step"])), code.mul(p, c["to_inner"]))
@@ -212,6 +239,7 @@ def outputs_text(shape: Shape) -> str:
     tiles = [_rows_tile(shape, rows) for rows in _steps(shape)]
     return (
         HEADER
+        + POINTERS
         + shape.declarations
         + "\n".join([_transpose(shape), *tiles, body])
         + module_calls("outputs", 7)
@@ -219,36 +247,39 @@ def outputs_text(shape: Shape) -> str:
 
 
 def sums_text(shape: Shape) -> str:
-    """Return the loop ``loop(numbers, tables, source, panels, out)``: `numbers` are `SUMS`."""
+    """Return the loop ``loop(numbers, tables, source, panels, out, room)``: `numbers` are `SUMS`, then `COPY`."""
     code, kind, width = Code(), shape.kind, str(panel_width(shape))
+    room = _whole_lines(code)
     n = code.numbers("%g", SUMS)
-    runs = code.at("i64", "%tables", n["run_table"])
-    with code.loop(n["first_panel"], n["last_panel"]) as p:
-        panel = code.at(kind, "%panels", code.mul(p, n["panel_size"]))
-        out = code.at(kind, "%out", code.mul(p, n["out_size"]))
-        with code.loop("0", n["positions"], n["step"]) as position:
-            rest = code.new(f"sub i64 {n['positions']}, {position}")
-            count = code.new(f"call i64 @llvm.smin.i64(i64 {rest}, i64 {n['step']})")
-            adds = code.new(f"icmp ne i64 {position}, 0")
-            factor = code.at(kind, panel, code.mul(position, width))
-            places = code.at("i64", "%tables", code.add(n["places"], position))
-            with code.loop("0", n["runs"]) as number:
-                run = code.numbers(code.at("i64", runs, code.mul(number, str(len(RUN)))), RUN)
-                source = code.at(kind, "%source", run["offset"])
-                to = code.at(kind, out, code.mul(run["row"], width))
-                for rows, first, last in code.in_steps(run["length"], _steps(shape)):
-                    with code.loop(first, last, rows) as m:
-                        code.do(
-                            f"call void @sums{rows}(ptr {factor}, ptr {code.at(kind, source, m)}, ptr {places}, "
-                            f"i64 {count}, ptr {code.at(kind, to, code.mul(m, width))}, i1 {adds})"
-                        )
+    panel = code.at(kind, "%panels", n["panel"])
+    size = code.mul(n["sums"], str(shape.size))
+    code.do(f"call void @llvm.memset.p0.i64(ptr {room}, i8 0, i64 {size}, i1 false)")
+    with code.loop("0", n["taps"]) as number:
+        where = code.add(n["tap_table"], code.mul(number, str(len(TAP))))
+        tap = code.numbers(code.at("i64", "%tables", where), TAP)
+        source = code.at(kind, "%source", tap["offset"])
+        to = code.at(kind, room, code.mul(tap["row"], width))
+        places = code.at("i64", "%tables", tap["places"])
+        for rows, first, last in code.in_steps(tap["length"], _steps(shape)):
+            with code.loop(first, last, rows) as m:
+                code.do(
+                    f"call void @sums{rows}(ptr {panel}, ptr {code.at(kind, source, m)}, "
+                    f"ptr {places}, i64 {tap['positions']}, ptr {code.at(kind, to, code.mul(m, width))})"
+                )
+    _copy(code, shape, code.at("i64", "%g", str(len(SUMS))), room, "%out")
     arguments = ", ".join(
-        f"ptr {'noalias nocapture' if name == 'out' else 'nocapture readonly'} %{name}"
-        for name in ("g", "tables", "source", "panels", "out")
+        f"ptr {'noalias nocapture' if name in ('out', 'room') else 'nocapture readonly'} %{name}"
+        for name in ("g", "tables", "source", "panels", "out", "room")
     )
     body = code.function("sums", arguments, "noinline nounwind")
     tiles = [_sums_tile(shape, rows) for rows in _steps(shape)]
-    return HEADER + shape.declarations + "\n".join([*tiles, body]) + module_calls("sums", 5)
+    return (
+        HEADER
+        + POINTERS
+        + shape.declarations
+        + "\n".join([_transpose(shape), *tiles, body])
+        + module_calls("sums", 6)
+    )
 
 
 def transposes_loop(dtype: str) -> Callable[..., None] | None:

@@ -32,17 +32,32 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_zero)
     if tiles.applies(conv, call.outputs[0]):
-        return _weight_tiled(call, conv)
+        return _by_panels(conv) if panels.sums_apply(conv) else _weight_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_weight, _weight_by_columns)
     return _weight_by_columns(call, conv)
 
 
+def _by_panels(conv: Convolution) -> PlannedKernel:
+    """Return the kernel of panels."""
+    chosen(
+        "compiled panels",
+        "llvmlite is installed, and {} channels and {} outputs are many",
+        conv.channels,
+        conv.outputs,
+    )
+    sums = panels.PanelSums(conv)
+
+    def into(out: Array, grad: Array, input: Array) -> None:
+        sums(out, np.ascontiguousarray(grad), np.ascontiguousarray(input))
+
+    return PlannedKernel(quietly(into))
+
+
 def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     """Return the kernel of compiled loops; zeros between a gradient's rows would multiply infinite inputs."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
-    is_wide = panels.applies(conv, conv.channels, conv.outputs)
-    tiled = panels.PanelSums(conv) if is_wide else tiles.TiledSums(conv)
+    tiled = tiles.TiledSums(conv)
     otherwise = functools.cache(lambda: _weight_by_columns(call, conv).into)
 
     def into(out: Array, grad: Array, input: Array) -> None:
