@@ -1,8 +1,8 @@
 """Convolutions of many channels as compiled matmuls over channels-last planes (the extra ``triten[jit]``).
 
-The loops (`panels_loop.py`) read planes that are packed channels-last, with their border, where the pixels under a tap
-are runs of channels; here is where they are, and how threads share the work. Planes are packed for a few images, or for
-a band of the lines of one image, which stay in the second-level cache.
+The loops (`panels_loop.py`) read planes that are packed channels-last, with their border: a tap's pixels are runs of
+channels. This module computes their places, and shares the work among threads. Planes are packed for a few images, or
+for a band of the lines of one image, which stay in the second-level cache.
 
 Taps that would read the border are not computed: no zero is multiplied by a weight or a gradient that is infinite. No
 sum depends on how threads share the work: results do not depend on their number.
@@ -27,8 +27,10 @@ Array = np.ndarray[Any, Any]
 
 MIN_CHANNELS, MIN_OUTPUTS = 24, 16
 """Channels and outputs from which panels are faster than tiles of positions."""
-MIN_LINE = 24
-"""Width of an output's line from which tiles compute the gradient of a weight faster, if the stride is 1."""
+MIN_LINE, MAX_POSITIONS = 24, 1 << 12
+"""Width of an output's line from which tiles compute the gradient of a weight faster, if the stride is 1; and positions
+of an image from which its planes are too large for a cache.
+"""
 PLANE_BYTES = 1 << 18
 """Planes of a task, which stay in the second-level cache."""
 POSITIONS = 96
@@ -99,7 +101,7 @@ def applies(conv: Convolution, channels: int, outputs: int) -> bool:
 def sums_apply(conv: Convolution) -> bool:
     """Return True if panels compute the gradient of a weight that `tiles` could compute."""
     is_narrow = conv.rank == 2 and (conv.window.out[1] < MIN_LINE or conv.window.stride[0] > 1)
-    return is_narrow and applies(conv, conv.channels, conv.outputs)
+    return is_narrow and conv.dense <= MAX_POSITIONS and applies(conv, conv.channels, conv.outputs)
 
 
 @functools.cache
@@ -238,6 +240,7 @@ class _Tables:
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.places: dict[tuple[int, ...], int] = {}
+        self.grid = functools.cache(self._grid)
 
     def add(self, *numbers: int) -> int:
         """Return the place of a table."""
@@ -246,6 +249,10 @@ class _Tables:
             place = self.places[numbers] = len(self.numbers)
             self.numbers += numbers
         return place
+
+    def _grid(self, columns: int, step: int, lines: int = 1, down: int = 0) -> int:
+        """Return the place of the table of a grid's elements, line by line."""
+        return self.add(*(y * down + x * step for y in range(lines) for x in range(columns)))
 
 
 class Packing:
@@ -272,7 +279,7 @@ class Packing:
         """Return the `COPY` of a panel to its place, or to another one."""
         count, source_step, to_step = self.repeats
         source, to = panel * self.width * self.of_output, panel * self.size if to is None else to
-        rows = tables.add(*(output * self.of_output for output in range(self.width)))
+        rows = tables.grid(self.width, self.of_output)
         m = min(self.width, self.outputs - panel * self.width)
         return [
             *(count, 1, source, source_step, self.width * self.of_output, to, to_step, 0, 0, 0),
@@ -345,7 +352,7 @@ class PanelConvolution:
         cuts = 1 if not sharing else min(panels, -(-TASKS * threads // len(blocks)))
         step = -(-panels // cuts)
         tables, tasks, room = _Tables(), [], 0
-        parts = functools.cache(lambda images, lines, first: self._parts(tables, images, lines, first))
+        parts = functools.cache(functools.partial(self._parts, tables))
         for first, images, line, lines in blocks:
             for panel in range(0, panels, step):
                 numbers, elements = self._numbers(
@@ -357,17 +364,18 @@ class PanelConvolution:
         compute = shared_loop(loop, tasks, sharing, (5, room * self.conv.dtype.itemsize + LINE_BYTES))
         return lambda *arrays: compute(made, *arrays)
 
-    def _parts(self, tables: _Tables, images: int, lines: int, first: int) -> tuple[int, int]:
-        """Return the place and the number of the parts of a block whose first line is `first`."""
+    def _parts(
+        self, tables: _Tables, images: int, lines: int, positions: int, met: tuple[tuple[int, int], ...]
+    ) -> tuple[int, int]:
+        """Return the place and the number of the parts of a block: `met` are each part's lines in it."""
         geometry, width = self.geometry, self.width
         channels, pitch = geometry.channels, geometry.padded[1]
-        image, positions = self._plane_lines(lines) * pitch * channels, self._positions(first, lines)
+        image = self._plane_lines(lines) * pitch * channels
         made: list[int] = []
         count = 0
-        for part in geometry.inside:
-            own = range(max(first, part.lines.start), min(first + lines, part.lines.stop))
-            if own and part.columns:
-                spots = [(i, y - first, x) for i in range(images) for y in own for x in part.columns]
+        for part, (begin, end) in zip(geometry.inside, met, strict=True):
+            if begin < end and part.columns:
+                spots = [(i, y, x) for i in range(images) for y in range(begin, end) for x in part.columns]
                 places = [i * image + (y * pitch + x) * geometry.walk * channels for i, y, x in spots]
                 step, (top, left) = geometry.step, part.start
                 ends = [
@@ -395,7 +403,7 @@ class PanelConvolution:
     def _numbers(
         self,
         tables: _Tables,
-        parts: Callable[[int, int, int], tuple[int, int]],
+        parts: Callable[..., tuple[int, int]],
         block: tuple[int, int],
         band: tuple[int, int],
         panels: tuple[int, int],
@@ -408,14 +416,16 @@ class PanelConvolution:
         aligned = LINE_BYTES // self.conv.dtype.itemsize
         packed = -(-images * planes[COPY.index("to_step")] // aligned) * aligned
         made = packed + (self.packing.size if self.packs_itself else 0)
-        place, count = parts(images, lines, line)
+        own = (range(max(line, p.lines.start), min(line + lines, p.lines.stop)) for p in geometry.inside)
+        met = tuple((each.start - line, each.stop - line) if each else (0, 0) for each in own)
+        place, count = parts(images, lines, positions, met)
         plane = height * width
         results = [
             *(images, 1, 0, positions * self.width, 0),
             first * geometry.outputs * plane + line * geometry.step * width,
             *(geometry.outputs * plane, self.width * plane, 0, 0),
-            *(tables.add(*range(0, positions * self.width, self.width)), positions),
-            *(tables.add(*range(0, self.width * plane, plane)), self.width, 0),
+            *(tables.grid(positions, self.width), positions),
+            *(tables.grid(self.width, plane), self.width, 0),
         ]
         numbers = [
             *(*panels, self.packing.size, geometry.outputs, made, images * positions, count, place),
@@ -468,15 +478,14 @@ def pack_planes(
     image, size = channels * h * w, lines * pitch * pixel
     inside = ((start + above - line) * pitch + before) * pixel
     if width == w:
-        columns = [(y * pitch + x) * pixel for y in range(end - start) for x in range(w)]
+        count, columns = (end - start) * w, tables.grid(w, pixel, end - start, pitch * pixel)
         inner, source_inner, to_inner = 1, 0, 0
     else:
-        columns = [x * pixel for x in range(width)]
+        count, columns = width, tables.grid(width, pixel)
         inner, source_inner, to_inner = end - start, w, pitch * pixel
     return [
         *(images, inner, first * image + start * w, image, source_inner, 0, size, to_inner, size, inside),
-        *(tables.add(*range(0, channels * h * w, h * w)), channels),
-        *(tables.add(*columns), len(columns), 0),
+        *(tables.grid(channels, h * w), channels, columns, count, 0),
     ]
 
 
@@ -529,40 +538,38 @@ class PanelSums:
         n, found = self.conv.n, sums_loops(self.conv.dtype.name)
         assert found is not None
         sharing = tiles.sharing_of(self.conv, threads)
-        counts = [min(self.images, n - first) for first in range(0, n, self.images)]
-        return [
-            self._share(found, sharing, (number * self.images, count), threads if sharing else 1)
-            for number, count in enumerate(counts)
-        ]
 
-    def _share(
-        self,
-        found: tuple[Callable[..., None], Callable[..., None]],
-        sharing: Sharing,
-        block: tuple[int, int],
-        threads: int,
-    ) -> Callable[..., None]:
-        """Return the function of a share: it packs planes and gradients, and multiplies them."""
-        tables = _Tables()
-        planes, grads = self._packs(tables, *block)
-        tasks, room = self._tasks(tables, block[1], threads)
-        numbers = np.array(tables.numbers, np.int64)
-        pack, pack_grads = (shared_loop(found[0], each, sharing, None) for each in (planes, grads))
-        compute = shared_loop(found[1], tasks, sharing, (4, room * self.conv.dtype.itemsize + LINE_BYTES))
+        @functools.cache
+        def sums(images: int) -> Callable[..., None]:
+            tables = _Tables()
+            tasks, room = self._tasks(tables, images, threads if sharing else 1)
+            numbers = np.array(tables.numbers, np.int64)
+            room_bytes = room * self.conv.dtype.itemsize + LINE_BYTES
+            compute = shared_loop(found[1], tasks, sharing, (4, room_bytes))
+            return lambda *arrays: compute(numbers, *arrays)
 
-        def share(source: Array, grad: Array, out: Array, pixels: Array, panels: Array) -> None:
-            pack(numbers, source, pixels)
-            pack_grads(numbers, grad, panels)
-            compute(numbers, pixels, panels, out)
+        def share_of(first: int) -> Callable[..., None]:
+            tables, images = _Tables(), min(self.images, n - first)
+            packs = [
+                shared_loop(found[0], tasks, sharing, None) for tasks in self._packs(tables, first, images)
+            ]
+            numbers, compute = np.array(tables.numbers, np.int64), sums(images)
 
-        return share
+            def share(source: Array, grad: Array, out: Array, pixels: Array, panels: Array) -> None:
+                packs[0](numbers, source, pixels)
+                packs[1](numbers, grad, panels)
+                compute(pixels, panels, out)
+
+            return share
+
+        return [share_of(first) for first in range(0, n, self.images)]
 
     def _packs(self, tables: _Tables, first: int, images: int) -> tuple[list[Array], list[Array]]:
         """Return the tasks that pack planes, and those that pack panels of the gradient."""
         geometry, width, positions, outputs = self.geometry, self.width, self.positions, self.conv.outputs
         panel = images * positions * width
-        rows = tables.add(*range(0, width * positions, positions))
-        columns = tables.add(*range(0, positions * width, width))
+        rows = tables.grid(width, positions)
+        columns = tables.grid(positions, width)
         whole, rest = divmod(outputs, width)
         planes, grads = list[Array](), list[Array]()
         for i in range(images):
@@ -599,7 +606,7 @@ class PanelSums:
                         if number > 0:
                             table += [offset, count, tap * count, number, places + spot]
                 of_row = tables.add(*((tap * count + c) * width for c in range(count) for tap in range(taps)))
-                columns = tables.add(*range(0, width * of_output, of_output))
+                columns = tables.grid(width, of_output)
                 to = p * width * of_output + first * taps
                 copy = [1, 1, 0, 0, 0, to, 0, 0, 0, 0, of_row, count * taps, columns, outputs, 0]
                 numbers = [p * panel, count * taps * width, len(table) // len(TAP), tables.add(*table), *copy]
