@@ -1,5 +1,6 @@
 """Convolution and the gradient of its input, each by the algorithm that the geometry allows.
 
+- With llvmlite, compiled loops: `panels.py` for many channels and outputs, otherwise `tiles.py`.
 - Images whose width stays the same are convolved by rows (`rows.py`), or by Winograd for three kernel rows
   (`winograd.py`).
 - 1x1 convolutions are matmuls of images (`pointwise.py`).
@@ -23,7 +24,7 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
-from . import pointwise, small_planes, tiles, winograd
+from . import panels, pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import LARGE_WEIGHT, Convolution, Part, at
 from .weight_gradient import backward_weight
@@ -49,7 +50,7 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     if tiles.applies(conv, spec):
-        return PlannedKernel(quietly(_forward_tiled(conv)))
+        return _by_panels(conv) or PlannedKernel(quietly(_forward_tiled(conv)))
     if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
         chosen(
             "channels-last columns",
@@ -125,6 +126,26 @@ def _forward_tiled(conv: Convolution) -> Any:
         tiled(out, np.ascontiguousarray(input), np.ascontiguousarray(weight), bias)
 
     return into
+
+
+def _by_panels(conv: Convolution, *, is_backward: bool = False) -> PlannedKernel | None:
+    """Return the kernel of panels of a convolution, or of the gradient of its input; None if it has few outputs."""
+    if not panels.applies(
+        conv, *((conv.outputs, conv.channels) if is_backward else (conv.channels, conv.outputs))
+    ):
+        return None
+    chosen(
+        "compiled panels",
+        "llvmlite is installed, and {} channels and {} outputs are many",
+        conv.channels,
+        conv.outputs,
+    )
+    compute = panels.PanelConvolution(conv, is_backward=is_backward)
+
+    def into(out: Array, source: Array, weight: Array, bias: Array | None = None) -> None:
+        compute(out, np.ascontiguousarray(source), np.ascontiguousarray(weight), bias)
+
+    return PlannedKernel(quietly(into))
 
 
 def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
@@ -220,7 +241,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
     if tiles.applies(conv, call.outputs[0]):
-        return _backward_tiled(call, conv)
+        return _by_panels(conv, is_backward=True) or _backward_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_input, _backward_by_taps)
     if conv.by_rows is None:

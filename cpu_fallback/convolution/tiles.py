@@ -1,4 +1,4 @@
-"""Convolutions as compiled loops over tiles of outputs and positions (the extra ``triten[jit]``).
+"""Convolutions of few channels or outputs, of groups or of one dimension, as compiled loops (``triten[jit]``).
 
 The loops (`taps_loop.py`) read padded planes, where each tap begins at another place; here is
 where that is, and how threads share the work. Planes have the rows of several images side by side, with one border

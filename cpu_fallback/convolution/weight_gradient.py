@@ -11,7 +11,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from . import few_taps, pointwise, small_planes, tiles, winograd
+from . import few_taps, panels, pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -32,10 +32,26 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_zero)
     if tiles.applies(conv, call.outputs[0]):
-        return _weight_tiled(call, conv)
+        return _by_panels(conv) if panels.sums_apply(conv) else _weight_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_weight, _weight_by_columns)
     return _weight_by_columns(call, conv)
+
+
+def _by_panels(conv: Convolution) -> PlannedKernel:
+    """Return the kernel of panels."""
+    chosen(
+        "compiled panels",
+        "llvmlite is installed, and {} channels and {} outputs are many",
+        conv.channels,
+        conv.outputs,
+    )
+    sums = panels.PanelSums(conv)
+
+    def into(out: Array, grad: Array, input: Array) -> None:
+        sums(out, np.ascontiguousarray(grad), np.ascontiguousarray(input))
+
+    return PlannedKernel(quietly(into))
 
 
 def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:

@@ -18,6 +18,7 @@ class Shape:
 
     def __init__(self, dtype: str, bits: int, registers: int) -> None:
         self.kind = {"float32": "float", "float64": "double"}[dtype]
+        self.registers = registers
         self.lanes = bits // (32 if dtype == "float32" else 64)
         self.vector = f"<{self.lanes} x {self.kind}>"
         suffix = "f32" if dtype == "float32" else "f64"

@@ -1,4 +1,4 @@
-"""Compiled convolution tiles agree with NumPy's matmuls on any number of threads."""
+"""Compiled convolutions, by tiles and by panels, agree with NumPy's matmuls on any number of threads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.convolution import tiles
+from triten.cpu_fallback.convolution import panels, tiles
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = needs_llvm
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Compile tiles for small convolutions, shared among threads."""
+@pytest.fixture(autouse=True, params=["tiles", "panels"])
+def small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[pytest.MonkeyPatch]:
+    """Compile tiles or panels for small convolutions, shared among threads."""
     before = tt.get_num_threads()
+    for name in ("MIN_CHANNELS", "MIN_OUTPUTS"):
+        monkeypatch.setattr(panels, name, 1 if request.param == "panels" else 1 << 62)
     monkeypatch.setattr(tiles, "MIN_WORK", 1)
     monkeypatch.setattr(tiles, "SHARED_WORK", 1)
     Dispatcher.singleton().forget_all()
@@ -54,6 +56,8 @@ GEOMETRIES = {
     "depthwise, strided": ((3, 9, 7, 6), (9, 1, 5, 5), 2, 2, 1, 9),
     "depthwise, twice": ((2, 5, 7, 6), (10, 1, 7, 7), 1, 3, 1, 5),
     "many images": ((41, 2, 5, 4), (3, 2, 3, 3), 1, 1, 1, 1),
+    "many outputs": ((3, 9, 9, 8), (21, 9, 3, 3), 1, 1, 1, 1),
+    "many outputs, strided": ((2, 20, 9, 10), (37, 20, 3, 3), 2, 1, 1, 1),
     "many taps": ((2, 70, 6, 5), (9, 70, 3, 3), 1, 1, 1, 1),
     "one dimension": ((3, 4, 40), (6, 4, 5), 1, 2, 1, 1),
     "one dimension, strided": ((3, 4, 41), (6, 4, 5), 3, 2, 1, 1),
@@ -101,6 +105,8 @@ def test_bands_of_lines(rng: np.random.Generator, small: pytest.MonkeyPatch, nam
         ("MAX_SUMMED", 30),
     ):
         small.setattr(tiles, name, value)
+    for name, value in (("PLANE_BYTES", 1 << 9), ("MIN_LINES", 2), ("MAX_SUMMED_BYTES", 1 << 12)):
+        small.setattr(panels, name, value)
     Dispatcher.singleton().forget_all()
     for one, another in zip(made(*given, convolve, *geometry), expected, strict=True):
         np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-11)
@@ -145,8 +151,22 @@ def test_what_is_not_finite_stays_in_place(
     found = made(*given)
     small.setattr(tiles, "MIN_WORK", 1 << 62)
     Dispatcher.singleton().forget_all()
-    for one, another in zip(found, made(*given), strict=True):
-        np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-12)
+    expected = [each.numpy() for each in made(*given)]
+    if panels.MIN_OUTPUTS == 1:
+        expected[0] = inside_sums(x, w)
+    for one, exact in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), exact, rtol=0, atol=1e-12)
+
+
+def inside_sums(x: np.ndarray[Any, Any], w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the convolution with a border of 1 as sums over pixels alone, as PyTorch's: no zero meets a weight."""
+    (n, _, height, width), (outputs, *_) = x.shape, w.shape
+    out = np.zeros((n, outputs, height, width))
+    for y, x_tap in np.ndindex(3, 3):
+        for i, j in np.ndindex(height, width):
+            if 0 <= i + y - 1 < height and 0 <= j + x_tap - 1 < width:
+                out[:, :, i, j] += x[:, :, i + y - 1, j + x_tap - 1] @ w[:, :, y, x_tap].T
+    return out
 
 
 def test_operands_in_any_order(rng: np.random.Generator) -> None:
@@ -158,4 +178,5 @@ def test_operands_in_any_order(rng: np.random.Generator) -> None:
 
 def test_who_computes_is_told(rng: np.random.Generator) -> None:
     x, w = tt.from_numpy(rng.standard_normal((3, 6, 9, 8))), tt.from_numpy(rng.standard_normal((5, 6, 3, 3)))
-    assert "compiled tiles" in str(tt.explain(tt.conv2d, x, w, None, 1, 1))
+    name = "compiled panels" if panels.MIN_OUTPUTS == 1 else "compiled tiles"
+    assert name in str(tt.explain(tt.conv2d, x, w, None, 1, 1))
