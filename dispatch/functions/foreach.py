@@ -268,10 +268,11 @@ def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Ten
         return _whole("_foreach_norm", self, ord, dtype)
     tensors = _tensors("_foreach_norm", "self", 1, self)
     order = ORDERS.get(ord) if dtype is None and len(tensors) > 1 else None
-    is_one_call = order is not None and (
-        go_together(tensors) or (order == "2" and go_together(tensors, on="cpu"))
-    )
-    if is_one_call and not is_inference_mode_enabled():
+    if (
+        order is not None
+        and not is_inference_mode_enabled()
+        and (go_together(tensors) or (order == "2" and go_together(tensors, on="cpu")))
+    ):
         return tuple(_ops._multi_tensor_norm(tensors, order))
     return tuple(_ops.linalg_vector_norm(t, ord, dtype=dtype) for t in tensors)
 
