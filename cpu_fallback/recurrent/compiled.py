@@ -6,7 +6,7 @@ A step is one matmul and one loop over the elements of the hidden state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...dispatch.structured.meta.recurrent import GRU, LSTM, TANH
 from ...runtime import blas_threads
@@ -81,113 +81,67 @@ def gates_of(count: int, width: int, row: int) -> list[tuple[int, int]]:
     return [(i * width, row) for i in range(count)]
 
 
-def lstm_forward(rows: int, width: int, share_row: int) -> Loop | None:
-    """Return the loop of an LSTM's step: ``loop(gates, cell, bounded, hidden, products, share, c)``."""
-    n = width
-    layout = [
-        *gates_of(4, n, 4 * n),
-        (0, n),
-        (0, n),
-        (0, n),
-        *gates_of(4, n, 4 * n),
-        *gates_of(4, n, share_row),
-    ]
-    run = cell_loop("lstm", LSTM, rows, n, [*layout, (0, n)])
+class Cell(NamedTuple):
+    """Arrays of a cell's loop, whose steps are contiguous in time.
+
+    Attributes:
+        name: Name in `recurrent_loop.CELLS`.
+        layout: Offset of the first element, and elements from a row to the next, of each array of the loop.
+        order: Index of each array of the loop among the arrays of the step.
+    """
+
+    name: str
+    layout: tuple[tuple[int, int], ...]
+    order: tuple[int, ...]
+
+
+def _cell(name: str, arrays: Sequence[tuple[int, int, int]]) -> Cell:
+    """Return a cell of arrays that hold some gates side by side; each has a count, a width and a row's elements."""
+    layout, order = [], []
+    for index, (count, width, row) in enumerate(arrays):
+        layout += gates_of(count, width, row)
+        order += [index] * count
+    return Cell(name, tuple(layout), tuple(order))
+
+
+def lstm_cell(n: int, share_row: int) -> Cell:
+    """Return the cell ``gates, cell, bounded, hidden, products, share, c`` of an LSTM."""
+    one = (1, n, n)
+    return _cell(FORWARD[LSTM], [(4, n, 4 * n), one, one, one, (4, n, 4 * n), (4, n, share_row), one])
+
+
+def lstm_gradient_cell(n: int, output_row: int | None) -> Cell:
+    """Return the cell ``to, to_c, gates, bounded, c, grad_c, *grads`` of an LSTM's gradient."""
+    one = (1, n, n)
+    arrays = [(4, n, 4 * n), one, (4, n, 4 * n), one, one, one, one]
+    if output_row is None:
+        return _cell(BACKWARD[LSTM], arrays)
+    return _cell(f"{BACKWARD[LSTM]}_of_outputs", [*arrays, (1, n, output_row)])
+
+
+def gru_cell(n: int, share_row: int, has_bias: bool) -> Cell:
+    """Return the cell ``gates, of_hidden, hidden, products, share, h, bias`` of a GRU."""
+    one = (1, n, n)
+    arrays = [(3, n, 3 * n), one, one, (3, n, 3 * n), (3, n, share_row), one]
+    return _cell("gru_with_bias", [*arrays, (3, n, 0)]) if has_bias else _cell(FORWARD[GRU], arrays)
+
+
+def gru_gradient_cell(n: int, grad_rows: Sequence[int]) -> Cell:
+    """Return the cell ``to, hidden, to_h, gates, of_hidden, h, *grads``: a GRU's gradient from up to three summands."""
+    one = (1, n, n)
+    arrays = [(3, n, 3 * n), (3, n, 3 * n), one, (3, n, 3 * n), one, one]
+    name = BACKWARD[GRU] + ("", "_of_outputs", "_of_two_states")[len(grad_rows) - 1]
+    return _cell(name, [*arrays, *((1, n, row) for row in grad_rows)])
+
+
+def tanh_cell(n: int, share_row: int) -> Cell:
+    """Return the cell ``hidden, products, share`` of a layer with tanh alone."""
+    return _cell(FORWARD[TANH], [(1, n, n), (1, n, n), (1, n, share_row)])
+
+
+def step_loop(cell: Cell, mode: int, rows: int, width: int) -> Loop | None:
+    """Return the loop of one step as a function of its arrays, or None without a compiler."""
+    run, order = cell_loop(cell.name, mode, rows, width, cell.layout), cell.order
     if run is None:
         return None
-
-    def step(
-        gates: Array, cell: Array, bounded: Array, hidden: Array, made: Array, share: Array, c: Array
-    ) -> None:
-        run(
-            gates,
-            gates,
-            gates,
-            gates,
-            cell,
-            bounded,
-            hidden,
-            made,
-            made,
-            made,
-            made,
-            share,
-            share,
-            share,
-            share,
-            c,
-        )
-
-    return step
-
-
-def lstm_backward(rows: int, width: int, output_row: int | None) -> Loop | None:
-    """Return the loop of an LSTM's gradient: ``loop(to, to_c, gates, bounded, c, grad_c, *grads)``."""
-    n = width
-    layout = [*gates_of(4, n, 4 * n), (0, n), *gates_of(4, n, 4 * n), (0, n), (0, n), (0, n), (0, n)]
-    name = BACKWARD[LSTM] if output_row is None else f"{BACKWARD[LSTM]}_of_outputs"
-    run = cell_loop(name, LSTM, rows, n, layout if output_row is None else [*layout, (0, output_row)])
-    if run is None:
-        return None
-
-    def step(
-        out: Array, to_c: Array, gates: Array, bounded: Array, c: Array, grad_c: Array, *grads: Array
-    ) -> None:
-        run(out, out, out, out, to_c, gates, gates, gates, gates, bounded, c, grad_c, *grads)
-
-    return step
-
-
-def gru_forward(rows: int, width: int, share_row: int, has_bias: bool) -> Loop | None:
-    """Return the loop of a GRU's step: ``loop(gates, of_hidden, hidden, products, share, h, bias)``."""
-    n = width
-    layout = [
-        *gates_of(3, n, 3 * n),
-        (0, n),
-        (0, n),
-        *gates_of(3, n, 3 * n),
-        *gates_of(3, n, share_row),
-        (0, n),
-    ]
-    layout += gates_of(3, n, 0) if has_bias else []
-    run = cell_loop("gru_with_bias" if has_bias else "gru", GRU, rows, n, layout)
-    if run is None:
-        return None
-
-    def step(
-        gates: Array, of_hidden: Array, hidden: Array, made: Array, share: Array, h: Array, bias: Array | None
-    ) -> None:
-        biases = (bias, bias, bias) if has_bias else ()
-        run(gates, gates, gates, of_hidden, hidden, made, made, made, share, share, share, h, *biases)
-
-    return step
-
-
-def gru_backward(rows: int, width: int, output_row: int | None) -> Loop | None:
-    """Return the loop of a GRU's gradient: ``loop(to, hidden, to_h, gates, of_hidden, h, *grads)``."""
-    n = width
-    layout = [
-        *gates_of(3, n, 3 * n),
-        *gates_of(3, n, 3 * n),
-        (0, n),
-        *gates_of(3, n, 3 * n),
-        (0, n),
-        (0, n),
-        (0, n),
-    ]
-    name = BACKWARD[GRU] if output_row is None else f"{BACKWARD[GRU]}_of_outputs"
-    run = cell_loop(name, GRU, rows, n, layout if output_row is None else [*layout, (0, output_row)])
-    if run is None:
-        return None
-
-    def step(
-        out: Array, hidden: Array, to_h: Array, gates: Array, of_hidden: Array, h: Array, *grads: Array
-    ) -> None:
-        run(out, out, out, hidden, hidden, hidden, to_h, gates, gates, gates, of_hidden, h, *grads)
-
-    return step
-
-
-def tanh_forward(rows: int, width: int, share_row: int) -> Loop | None:
-    """Return the loop of a layer with tanh alone: ``loop(hidden, products, share)``."""
-    return cell_loop(FORWARD[TANH], TANH, rows, width, [(0, width), (0, width), (0, share_row)])
+    return lambda *arrays: run(*[arrays[i] for i in order])

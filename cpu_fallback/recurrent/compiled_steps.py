@@ -1,10 +1,15 @@
-"""All steps of a recurrent layer, each by a matmul and a compiled loop (`compiled.py`)."""
+"""All steps of a recurrent layer, by compiled loops.
+
+A loop of many steps (`many_steps.py`) computes all but the first step, and all but the first and last one backward. The
+others, and layers with large or few steps, take a matmul and a loop of one step each (`compiled.py`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ..plain_numpy import np
+from .many_steps import ManySteps, Walk, walk
 
 if TYPE_CHECKING:
     from ...runtime.cpu.loop_requests import Loop
@@ -13,57 +18,98 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def run_lstm(
-    layer: Layer,
-    step: Loop,
-    share: Array,
-    output: Array,
-    cy: Array,
-    kept: Array,
-    h: Array,
-    c: Array,
-    w: Array,
-) -> None:
-    """Compute what `layers._lstm` does, with a compiled loop for each step."""
-    rows, n = layer.rows, layer.width
-    product = np.empty((rows, 4 * n), layer.dtype)
-    every = layer.kept(kept, 0, 4).reshape(-1, rows, 4 * n)
-    cells, squashed = layer.kept(kept, 4, 5), layer.kept(kept, 5, 6)
-    if len(every) == 1:  # A loop writes no array that it reads.
-        cells = np.stack([cells[0], np.empty_like(cells[0])])
-    c = np.ascontiguousarray(c)
-    for t in range(layer.steps):
-        at = t if len(every) > 1 else 0
-        cell, hidden = cells[t if len(every) > 1 else t % 2], output[t]
-        np.dot(h, w, product)
-        step(every[at], cell, squashed[at], hidden, product, share[t], c)
-        h, c = hidden, cell
-    np.copyto(cy, c.reshape(rows, n))
+class Forward:
+    """Loops of a layer's steps.
 
+    Args:
+        layer: The layer.
+        step: Loop of one step.
+        many: Loop of many steps, or None.
+    """
 
-def run_gru(
-    layer: Layer, step: Loop, share: Array, output: Array, bias: Array | None, kept: Array, h: Array, w: Array
-) -> None:
-    """Compute what `layers._gru` does, with a compiled loop for each step."""
-    rows, n = layer.rows, layer.width
-    product = np.empty((rows, 3 * n), layer.dtype)
-    every = layer.kept(kept, 0, 3).reshape(-1, rows, 3 * n)
-    shares = layer.kept(kept, 3, 4)
-    bias = None if bias is None else np.ascontiguousarray(bias)
-    for t in range(layer.steps):
-        at, hidden = t if len(every) > 1 else 0, output[t]
-        np.dot(h, w, product)
-        step(every[at], shares[at], hidden, product, share[t], h, bias)
-        h = hidden
+    def __init__(self, layer: Layer, step: Loop, many: ManySteps | None) -> None:
+        self.layer, self.step, self.many = layer, step, many
 
+    def weights(self, weight: Array) -> tuple[Array, Array | None]:
+        """Return the transposed weight for one step, and its panels for many."""
+        if self.many is None:
+            return np.ascontiguousarray(weight.T), None
+        return weight.T, self.many.packed(weight.T)
 
-def run_tanh(layer: Layer, step: Loop, share: Array, output: Array, h: Array, w: Array) -> None:
-    """Compute what `layers._simple` does, with a compiled loop for each step."""
-    product = np.empty((layer.rows, layer.width), layer.dtype)
-    for t in range(layer.steps):
-        np.dot(h, w, product)
-        step(output[t], product, share[t])
-        h = output[t]
+    def lstm(
+        self, share: Array, output: Array, cy: Array, kept: Array, h: Array, c: Array, weight: Array
+    ) -> None:
+        """Compute what `layers._lstm` does."""
+        layer = self.layer
+        rows, n = layer.rows, layer.width
+        product = np.empty((rows, 4 * n), layer.dtype)
+        every = layer.kept(kept, 0, 4).reshape(-1, rows, 4 * n)
+        cells, squashed = layer.kept(kept, 4, 5), layer.kept(kept, 5, 6)
+        is_kept = len(every) > 1
+        if not is_kept:  # A loop writes no array that it reads.
+            cells = np.stack([cells[0], np.empty_like(cells[0])])
+        c = np.ascontiguousarray(c)
+        w, panels = self.weights(weight)
+        for t in range(layer.steps if panels is None else 1):
+            at = t if is_kept else 0
+            cell, hidden = cells[t if is_kept else t % 2], output[t]
+            np.dot(h, w, product)
+            self.step(every[at], cell, squashed[at], hidden, product, share[t], c)
+            h, c = hidden, cell
+        if self.many is not None and panels is not None:
+            if is_kept:
+                walks = [walk(every, 1), walk(cells, 1), walk(squashed, 1)]
+                before = walk(cells, 0)
+            else:
+                stride = cells.strides[0]
+                walks = [Walk(every[0], 0), Walk(cells[1], -stride, True), Walk(squashed[0], 0)]
+                before = Walk(cells[0], stride, True)
+            walks += [walk(output, 1), Walk(product, 0), walk(share, 1), before]
+            self.many.run(layer.steps - 1, panels, walk(output, 0), product, walks)
+            c = cells[-1] if is_kept else cells[(layer.steps - 1) % 2]
+        np.copyto(cy, c.reshape(rows, n))
+
+    def gru(
+        self, share: Array, output: Array, bias: Array | None, kept: Array, h: Array, weight: Array
+    ) -> None:
+        """Compute what `layers._gru` does."""
+        layer = self.layer
+        rows, n = layer.rows, layer.width
+        product = np.empty((rows, 3 * n), layer.dtype)
+        every = layer.kept(kept, 0, 3).reshape(-1, rows, 3 * n)
+        shares = layer.kept(kept, 3, 4)
+        is_kept = len(every) > 1
+        biases = [] if bias is None else [np.ascontiguousarray(bias)]
+        w, panels = self.weights(weight)
+        for t in range(layer.steps if panels is None else 1):
+            at, hidden = t if is_kept else 0, output[t]
+            np.dot(h, w, product)
+            self.step(every[at], shares[at], hidden, product, share[t], h, *biases)
+            h = hidden
+        if self.many is not None and panels is not None:
+            at = 1 if is_kept else 0
+            walks = [
+                *(Walk(each[at], each.strides[0] if is_kept else 0) for each in (every, shares)),
+                walk(output, 1),
+                Walk(product, 0),
+                walk(share, 1),
+                walk(output, 0),
+                *(Walk(each, 0) for each in biases),
+            ]
+            self.many.run(layer.steps - 1, panels, walk(output, 0), product, walks)
+
+    def tanh(self, share: Array, output: Array, h: Array, weight: Array) -> None:
+        """Compute what `layers._simple` does."""
+        layer = self.layer
+        product = np.empty((layer.rows, layer.width), layer.dtype)
+        w, panels = self.weights(weight)
+        for t in range(layer.steps if panels is None else 1):
+            np.dot(h, w, product)
+            self.step(output[t], product, share[t])
+            h = output[t]
+        if self.many is not None and panels is not None:
+            walks = [walk(output, 1), Walk(product, 0), walk(share, 1)]
+            self.many.run(layer.steps - 1, panels, walk(output, 0), product, walks)
 
 
 class LstmGradient:
@@ -72,14 +118,41 @@ class LstmGradient:
     def __init__(self, layer: Layer, loop: Any, kept: Array, cx: Array, grad_cy: Any, to: Array) -> None:
         self.loop, self.cx, self.to = loop, np.ascontiguousarray(cx), to
         self.every, self.cells, self.squashed = (layer.kept(kept, *k) for k in ((0, 4), (4, 5), (5, 6)))
-        self.change = np.zeros(cx.shape, layer.dtype) if grad_cy is None else np.array(grad_cy, order="C")
-        self.other = np.empty(cx.shape, layer.dtype)
+        self.changes = np.zeros((2, *cx.shape), layer.dtype)
+        """Gradients of the cell state: those of the last step, and those that the next one writes."""
+        self.at = 0
+        if grad_cy is not None:
+            np.copyto(self.changes[0], grad_cy)
+
+    @property
+    def change(self) -> Array:
+        """Gradient of the cell state before the steps so far."""
+        made: Array = self.changes[self.at]
+        return made
 
     def step(self, t: int, grad: Array, *args: Array) -> None:
         """Compute a step's gate gradients from the summands of its hidden state's gradient."""
         before = self.cells[t - 1] if t else self.cx
-        self.loop(self.to[t], self.other, self.every[t], self.squashed[t], before, self.change, grad, *args)
-        self.change, self.other = self.other, self.change
+        other = self.changes[1 - self.at]
+        self.loop(self.to[t], other, self.every[t], self.squashed[t], before, self.change, grad, *args)
+        self.at = 1 - self.at
+
+    def many(self, many: ManySteps, panels: Array, product: Array, *given: Array) -> None:
+        """Compute all steps but the last, which is done, and the first; `product` is the gradient of a state."""
+        last = len(self.to) - 1
+        stride = self.changes.strides[0] * (1 - 2 * self.at)
+        walks = [
+            walk(self.to, last - 1, -1),
+            Walk(self.changes[1 - self.at], -stride, True),
+            walk(self.every, last - 1, -1),
+            walk(self.squashed, last - 1, -1),
+            walk(self.cells, last - 2, -1),
+            Walk(self.change, stride, True),
+            Walk(product, 0),
+            *(walk(each, last - 1, -1) for each in given),
+        ]
+        many.run(last - 1, panels, walk(self.to, last, -1), product, walks)
+        self.at = (self.at + last - 1) % 2
 
 
 class GruGradient:
@@ -90,9 +163,35 @@ class GruGradient:
     ) -> None:
         self.loop, self.hx, self.output, self.to, self.hidden = loop, hx, output, to, hidden
         self.every, self.shares = layer.kept(kept, 0, 3), layer.kept(kept, 3, 4)
-        self.direct = np.empty(hx.shape, layer.dtype)
+        self.directs = np.empty((2, *hx.shape), layer.dtype)
+        """Gradients of a state through the update gate: those of the last step, and room for the next one's."""
+        self.at = 0
+
+    @property
+    def direct(self) -> Array:
+        """Gradient of the state before the steps so far, through the update gate."""
+        made: Array = self.directs[self.at]
+        return made
 
     def step(self, t: int, grad: Array, *args: Array) -> None:
         """Compute a step's gate gradients, and the gradient of the previous state through the update gate."""
         before = self.output[t - 1] if t else self.hx
         self.loop(self.to[t], self.hidden[t], self.direct, self.every[t], self.shares[t], before, grad, *args)
+
+    def many(self, many: ManySteps, panels: Array, product: Array, *given: Array) -> None:
+        """Compute all steps but the last, which is done, and the first; `product` is the gradient of a state."""
+        last = len(self.to) - 1
+        stride = self.directs.strides[0] * (1 - 2 * self.at)
+        walks = [
+            walk(self.to, last - 1, -1),
+            walk(self.hidden, last - 1, -1),
+            Walk(self.directs[1 - self.at], -stride, True),
+            walk(self.every, last - 1, -1),
+            walk(self.shares, last - 1, -1),
+            walk(self.output, last - 2, -1),
+            Walk(product, 0),
+            Walk(self.direct, stride, True),
+            *(walk(each, last - 1, -1) for each in given),
+        ]
+        many.run(last - 1, panels, walk(self.hidden, last, -1), product, walks)
+        self.at = (self.at + last - 1) % 2

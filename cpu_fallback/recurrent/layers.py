@@ -11,12 +11,15 @@ from typing import Any
 
 from ...dispatch.structured.meta.recurrent import GATES, GRU, LSTM, RELU
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cpu.loop_requests import Loop
 from ...runtime.float_errors import quietly
 from ..elementwise.pointwise_math import sigmoid_in
 from ..normalization.moments import column_sums
 from ..plain_numpy import np
 from ..widen import FULL_FLOATS
-from . import compiled, compiled_steps
+from . import compiled
+from .compiled_steps import Forward, GruGradient, LstmGradient
+from .many_steps import ManySteps, many_steps
 
 Array = np.ndarray[Any, Any]
 
@@ -132,41 +135,46 @@ def _simple(layer: Layer, share: Array, output: Array, h: Array, w: Array) -> No
         h = hidden
 
 
-def _forward_loop(layer: Layer, call: StructuredCall) -> Any:
-    """Return the loop of a step; None if NumPy computes it."""
-    spec, rows, n = call.args["input_gates"], layer.rows, layer.width
-    if spec.strides[-1] != 1 or not compiled.is_worth(
-        layer.mode, layer.dtype, layer.steps, rows * spec.sizes[-1]
-    ):
+def _forward_loops(layer: Layer, call: StructuredCall) -> Forward | None:
+    """Return the loops of steps; None if NumPy computes them."""
+    spec, mode, rows, n = call.args["input_gates"], layer.mode, layer.rows, layer.width
+    if spec.strides[-1] != 1 or not compiled.is_worth(mode, layer.dtype, layer.steps, rows * spec.sizes[-1]):
         return None
-    if layer.mode == LSTM:
-        return compiled.lstm_forward(rows, n, spec.strides[1])
-    if layer.mode == GRU:
-        return compiled.gru_forward(rows, n, spec.strides[1], call.args["bias_hh"] is not None)
-    return compiled.tanh_forward(rows, n, spec.strides[1])
+    row = spec.strides[1]
+    if mode == LSTM:
+        cell = compiled.lstm_cell(n, row)
+    elif mode == GRU:
+        cell = compiled.gru_cell(n, row, call.args["bias_hh"] is not None)
+    else:
+        cell = compiled.tanh_cell(n, row)
+    step = compiled.step_loop(cell, mode, rows, n)
+    if step is None:
+        return None
+    return Forward(layer, step, many_steps(cell, layer.steps, rows, n, n, layer.gates * n, n))
 
 
 def rnn_layer(call: StructuredCall) -> PlannedKernel:
     """Compute the hidden states of all steps, the last states, and the tensors that backward needs."""
     layer = Layer(call, call.args["input_gates"].sizes[0])
-    step = _forward_loop(layer, call)
+    loops = _forward_loops(layer, call)
     one_thread = compiled.OneBlasThread(layer.rows * layer.gates * layer.width**2)
 
     def by_loop(
         output: Any, hy: Any, cy: Any, kept: Any, gates: Any, hx: Any, cx: Any, weight: Any, bias: Any
     ) -> None:
+        assert loops is not None
         share, made = layer.in_order(gates), layer.in_order(output)
-        hx, w = np.ascontiguousarray(hx), np.ascontiguousarray(weight.T)
+        hx = np.ascontiguousarray(hx)
         with one_thread:
             if layer.mode == LSTM:
-                compiled_steps.run_lstm(layer, step, share, made, cy, kept, hx, cx, w)
+                loops.lstm(share, made, cy, kept, hx, cx, weight)
             elif layer.mode == GRU:
-                compiled_steps.run_gru(layer, step, share, made, bias, kept, hx, w)
+                loops.gru(share, made, bias, kept, hx, weight)
             else:
-                compiled_steps.run_tanh(layer, step, share, made, hx, w)
+                loops.tanh(share, made, hx, weight)
         np.copyto(hy, made[-1])
 
-    if step is not None:
+    if loops is not None:
         return PlannedKernel(quietly(by_loop))
 
     def into(
@@ -294,15 +302,22 @@ class _Simple:
         np.multiply(made, grad, made)
 
 
-def _backward_loop(layer: Layer, call: StructuredCall) -> Any:
-    """Return the loop of a step's gradients; None if NumPy computes them."""
+def _backward_loops(layer: Layer, call: StructuredCall) -> tuple[Loop, ManySteps | None] | None:
+    """Return the loops of one step's gradients, and of many steps; None if NumPy computes them."""
     rows, n = layer.rows, layer.width
     is_worth = compiled.is_worth(layer.mode, layer.dtype, layer.steps, rows * layer.gates * n)
     if not is_worth or layer.mode not in compiled.BACKWARD or not call.args["output"].is_contiguous:
         return None
-    row = None if call.args["grad_output"] is None else n
-    make = compiled.lstm_backward if layer.mode == LSTM else compiled.gru_backward
-    return make(rows, n, row)
+    given = [] if call.args["grad_output"] is None else [n]
+    if layer.mode == LSTM:
+        one = many = compiled.lstm_gradient_cell(n, *given or [None])
+    else:
+        one, many = (compiled.gru_gradient_cell(n, [*states, *given]) for states in ([n], [n, n]))
+    step = compiled.step_loop(one, layer.mode, rows, n)
+    if step is None:
+        return None
+    terms = layer.gates * n
+    return step, many_steps(many, layer.steps, rows, n, terms, n, terms)
 
 
 def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
@@ -311,7 +326,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
     steps, rows, n, count = layer.steps, layer.rows, layer.width, layer.gates
     together = max(1, TOGETHER // (count * rows * n))
     parts = [(max(end - together, 0), end) for end in range(steps, 0, -together)]
-    loop = _backward_loop(layer, call)
+    loops = _backward_loops(layer, call)
     one_thread = compiled.OneBlasThread(rows * count * n * n)
 
     def by_loop(
@@ -327,25 +342,35 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         kept: Any,
     ) -> tuple[Any, Any]:
         """Compute the gradients of all gates; return those of the first states."""
+        assert loops is not None
+        loop, many = loops
         made, of_hidden = layer.in_order(out), layer.in_order(hidden)
         states = layer.in_order(output)
         given = () if grad_output is None else (layer.in_order(np.ascontiguousarray(grad_output)),)
         before = np.empty((rows, n), layer.dtype)
+        gradient: LstmGradient | GruGradient
         if layer.mode == LSTM:
-            lstm = compiled_steps.LstmGradient(layer, loop, kept, cx, grad_cy, made)
-            with one_thread:
-                for t in range(steps - 1, -1, -1):
-                    lstm.step(t, grad, *[each[t] for each in given])
-                    np.dot(of_hidden[t], weight, before)
-                    grad, before = before, grad
-            return grad, lstm.change
-        gru = compiled_steps.GruGradient(layer, loop, kept, hx, states, made, of_hidden)
+            gradient = LstmGradient(layer, loop, kept, cx, grad_cy, made)
+        else:
+            gradient = GruGradient(layer, loop, kept, hx, states, made, of_hidden)
+
+        def of_state_before(t: int, grad: Array) -> Array:
+            """Return the gradient of the state before a step; it may reuse the memory of the step's own."""
+            nonlocal before
+            np.dot(of_hidden[t], weight, before)
+            if isinstance(gradient, GruGradient):
+                return np.add(before, gradient.direct, grad)
+            made, before = before, grad
+            return made
+
+        alone = range(steps - 1, -1, -1) if many is None else (steps - 1, 0)
         with one_thread:
-            for t in range(steps - 1, -1, -1):
-                gru.step(t, grad, *[each[t] for each in given])
-                np.dot(of_hidden[t], weight, before)
-                np.add(before, gru.direct, grad)
-        return grad, None
+            for t in alone:
+                gradient.step(t, grad, *[each[t] for each in given])
+                if many is not None and t:
+                    gradient.many(many, many.packed(weight), before, *given)
+                grad = of_state_before(t if many is None else min(t, 1), grad)
+        return grad, gradient.change if isinstance(gradient, LstmGradient) else None
 
     def by_numpy(
         out: Any,
@@ -385,7 +410,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
                     grad, before = before, grad
         return grad, cell.change if isinstance(cell, _Lstm) else None
 
-    compute = by_numpy if loop is None else by_loop
+    compute = by_numpy if loops is None else by_loop
 
     def into(
         out: Any,

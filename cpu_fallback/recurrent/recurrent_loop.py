@@ -95,7 +95,7 @@ def gru(k: _Cell, values: Sequence[Value]) -> list[Value]:
 def gru_backward(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return the gradients of the gates r, z, n, those of the hidden state's share, and the gradient of h through z.
 
-    Inputs: r, z, n, h_n, h, and one or two summands of the gradient of h'.
+    Inputs: r, z, n, h_n, h, and one to three summands of the gradient of h'.
     """
     r, z, n, of_hidden, h, grad, *more = values
     for each in more:
@@ -119,6 +119,7 @@ CELLS: dict[str, tuple[int, Callable[[_Cell, Sequence[Value]], list[Value]]]] = 
     "gru_with_bias": (10, gru),
     "gru_backward": (6, gru_backward),
     "gru_backward_of_outputs": (7, gru_backward),
+    "gru_backward_of_two_states": (8, gru_backward),
     "tanh": (2, simple),
 }
 """Number of inputs, and the values of an element."""

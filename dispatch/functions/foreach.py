@@ -1,9 +1,9 @@
 """Operators over lists of tensors (`torch._foreach_add` and similar), as optimizers of other packages call them.
 
 Each one calls its operator for every tensor of the list; the tables below map the names. On CUDA, those of `TOGETHER`
-make one launch per dtype instead, with the same results, under the conditions of `together.py`. Functional forms
-return a tuple. Forms whose names end in an underscore write to the tensors and return the list. Further list
-arguments must have the length of the first.
+make one launch per dtype instead, with the same results, under the conditions of `together.py`. Euclidean norms of
+small tensors are one call on the CPU, too. Functional forms return a tuple. Forms whose names end in an underscore
+write to the tensors and return the list. Further list arguments must have the length of the first.
 """
 
 from __future__ import annotations
@@ -270,7 +270,11 @@ def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Ten
         return _whole("_foreach_norm", self, ord, dtype)
     tensors = _tensors("_foreach_norm", "self", 1, self)
     order = ORDERS.get(ord) if dtype is None and len(tensors) > 1 else None
-    if order is not None and go_together(tensors) and not is_inference_mode_enabled():
+    if (
+        order is not None
+        and not is_inference_mode_enabled()
+        and (go_together(tensors) or (order == "2" and go_together(tensors, on="cpu")))
+    ):
         return tuple(_ops._multi_tensor_norm(tensors, order))
     return tuple(_ops.linalg_vector_norm(t, ord, dtype=dtype) for t in tensors)
 

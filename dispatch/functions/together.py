@@ -1,7 +1,7 @@
 """Eligibility of tensor lists for one multi-tensor operator with a single launch, instead of an operator each.
 
-Tensors on one CUDA device qualify, unless gradients are recorded or a subclass, a mode, `vmap` or a trace must see
-the individual operators.
+Tensors on one device qualify, a CUDA device unless the caller says otherwise, but not if
+gradients are recorded or a subclass, a mode, `vmap` or a trace must see the individual operators.
 """
 
 from __future__ import annotations
@@ -33,16 +33,20 @@ LISTS = 512
 """Number of lists whose result is cached."""
 
 
-def go_together(*lists: Sequence[Any]) -> bool:
+def go_together(*lists: Sequence[Any], on: str = "cuda") -> bool:
     """Return whether one operator computes all of these lists' tensors.
+
+    Args:
+        lists: Lists of tensors.
+        on: Device type that has the operator. Default: "cuda".
 
     Example:
         >>> import triten as tt
         >>> from triten.dispatch.functions.together import go_together
-        >>> go_together([tt.ones(2), tt.ones(3)])
-        False
+        >>> go_together([tt.ones(2), tt.ones(3)]), go_together([tt.ones(2), tt.ones(3)], on="cpu")
+        (False, True)
     """
-    if lists[0][0]._spec.device.type != "cuda":
+    if lists[0][0]._spec.device.type != on:
         return False
     device = lists[0][0]._spec.device
     for tensors in lists:

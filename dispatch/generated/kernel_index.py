@@ -331,7 +331,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "mse_loss_stub": ("loss.loss", "loss.mse_loss"),
     "mul_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "multi_margin_loss_host_stub": ("loss.host_kernels", None),
-    "multi_tensor_norm_stub": (None, "foreach.norms"),
+    "multi_tensor_norm_stub": ("foreach.norms", "foreach.norms"),
     "multi_tensor_pointwise_stub": (None, "foreach.pointwise"),
     "multi_tensor_total_norm_stub": (None, "foreach.norms"),
     "multilabel_margin_loss_host_stub": ("loss.host_kernels", None),

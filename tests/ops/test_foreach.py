@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import triten as tt
 from triten.dispatch.core.foreach_schemas import BINARY, UNARY
+from triten.dispatch.functions import foreach
 from triten.dispatch.functions.foreach import FOREACH
 
 
@@ -182,3 +185,29 @@ def test_operators_over_lists_by_their_names() -> None:
     assert [each.tolist() for each in aten._foreach_mul(ys, [2, 3])] == [[8.0, 8.0], [12.0]]
     schema = "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]"
     assert str(aten._foreach_add.List._schema) == schema
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
+def test_norms_of_a_host_list_are_one_call(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: tt.dtype
+) -> None:
+    made: list[Any] = []
+    call = foreach._ops._multi_tensor_norm
+    monkeypatch.setattr(
+        foreach._ops, "_multi_tensor_norm", lambda *args: made.append(call(*args)) or made[-1]
+    )
+    arrays = [rng.standard_normal(size) for size in [(3,), (), (4096,), (70, 130), (0,), (300, 300), (5, 6)]]
+    given = [tt.from_numpy(np.asarray(each)).to(dtype) for each in arrays]
+    given[-1] = given[-1].t()
+    found = tt._foreach_norm(given)
+    assert len(made) == 1
+    for norm, array in zip(found, arrays, strict=True):
+        assert norm.dtype is dtype and norm.shape == ()
+        np.testing.assert_allclose(norm.item(), np.linalg.norm(array), rtol=4 * tt.finfo(dtype).eps)
+
+
+def test_norms_of_a_host_list_keep_special_values() -> None:
+    numbers = [[1.0, math.inf], [math.nan, 1.0], [3e38, 3e38], [0.0, -0.0]]
+    found = tt._foreach_norm([tt.tensor(each) for each in numbers])
+    assert [each.item() for each in found[:1]] == [math.inf] and found[1].isnan()
+    assert [each.item() for each in found[2:]] == [math.inf, 0.0]

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import platform
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -394,3 +395,11 @@ def test_a_tensor_of_a_storage_is_a_view() -> None:
     whole[0] = 7
     assert whole.tolist() == [7, 1, 2, 3] and floats.shape == (8,)
     assert floats.data_ptr() == storage.data_ptr() == whole.data_ptr()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
+def test_large_blocks_stay_in_the_heap_where_their_pages_are_reused():
+    block = np.empty(31 << 20, np.uint8)
+    chunk_size = ctypes.c_size_t.from_address(block.ctypes.data - ctypes.sizeof(ctypes.c_size_t)).value
+    is_mapped = chunk_size & 2
+    assert not is_mapped

@@ -242,6 +242,16 @@ def has_norm(spec: TensorSpec) -> bool:
     return spec.device.type == "cuda" and spec.dtype in FLOATS and spec.is_dense() and spec.numel > 0
 
 
+MAX_HOST_NUMEL = 1 << 16
+"""Elements of a tensor up to which one thread computes its norm as quickly as several."""
+
+
+def has_host_norm(spec: TensorSpec, ord: str) -> bool:
+    """Return True if one call on the CPU computes this norm of a tensor, together with those of others."""
+    is_plain = spec.device.type == "cpu" and spec.dtype.name in ("float32", "float64")
+    return is_plain and ord == "2" and spec.is_contiguous and 0 < spec.numel <= MAX_HOST_NUMEL
+
+
 def _check_order(name: str, ord: str, tensors: Specs) -> float:
     if not tensors:
         raise RuntimeError(f"{name}(): Tensor list must have at least one tensor.")
@@ -258,7 +268,7 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     name, tensors = "_multi_tensor_norm", specs_of(args[0])
     order = _check_order(name, args[1], tensors)
     single = packets["linalg_vector_norm"]
-    able = [index for index, spec in enumerate(tensors) if has_norm(spec)]
+    able = [index for index, spec in enumerate(tensors) if has_norm(spec) or has_host_norm(spec, args[1])]
     results = [TensorSpec.contiguous((), tensors[index].dtype, tensors[index].device) for index in able]
     allocators = [allocator_of(spec) for spec in results]
     into = None
@@ -272,7 +282,7 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             tensors[0].device,
             {"ord": args[1]},
         )
-        into = find_kernel("multi_tensor_norm_stub", "cuda", name)(call).into
+        into = find_kernel("multi_tensor_norm_stub", tensors[0].device.type, name)(call).into
     apart = sorted(set(range(len(tensors))) - set(able))
 
     def plan(self: Sequence[Tensor]) -> list[Any]:

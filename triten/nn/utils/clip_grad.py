@@ -37,7 +37,8 @@ def get_total_norm(
         error_if_nonfinite: If True, raise RuntimeError for a NaN or infinite norm. Default: False.
         foreach: False takes the norm of each tensor by itself, and of these norms; else gradients on a CUDA device, for
             the norms of order 1, 2 and of the largest or smallest element, are two launches that sum up all elements.
-            The sums' last bits may differ, and narrow dtypes are rounded once instead of twice.
+            The sums' last bits may differ, and narrow dtypes are rounded once instead of twice. On the CPU, one call
+            computes the norms of order 2 of all small tensors.
 
     Example:
         >>> import triten as tt

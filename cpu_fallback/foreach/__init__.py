@@ -1,0 +1,1 @@
+"""NumPy kernels of operators over lists of tensors."""
