@@ -245,6 +245,7 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import jit as jit
     from . import masked as masked
+    from . import monitor as monitor
     from . import mps as mps
     from . import multiprocessing as multiprocessing
     from . import nested as nested
@@ -271,6 +272,7 @@ else:
     fx = _LazyModule(f"{__package__}.fx")
     cpu = _LazyModule(f"{__package__}.cpu")
     futures = _LazyModule(f"{__package__}.futures")
+    monitor = _LazyModule(f"{__package__}.monitor")
     mps = _LazyModule(f"{__package__}.mps")
     storage = _LazyModule(f"{__package__}.storage")
     xpu = _LazyModule(f"{__package__}.xpu")
