@@ -65,9 +65,7 @@ class Event:
         3
     """
 
-    def __init__(
-        self, name: str, timestamp: datetime, data: Mapping[str, str | float | int | bool]
-    ) -> None:
+    def __init__(self, name: str, timestamp: datetime, data: Mapping[str, str | float | int | bool]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"Event: name must be a str, but got {name!r}")
         if not isinstance(timestamp, datetime):
@@ -184,9 +182,7 @@ class Stat:
             if not isinstance(each, Aggregation):
                 raise TypeError(f"Stat: aggregations must be of Aggregation, but got {each!r}")
         if window_size < timedelta(milliseconds=1):
-            raise ValueError(
-                f"Stat: window_size must be at least one millisecond, but got {window_size!r}"
-            )
+            raise ValueError(f"Stat: window_size must be at least one millisecond, but got {window_size!r}")
         self._name = name
         self._aggregations = chosen
         self._window_size = window_size.total_seconds()
@@ -237,9 +233,7 @@ class Stat:
             self._last = dict.fromkeys(self._aggregations, 0.0)
             return
         self._last = {each: _aggregated(each, values) for each in self._aggregations}
-        data = {
-            f"{self._name}.{each.name.lower()}": value for each, value in self._last.items()
-        }
+        data = {f"{self._name}.{each.name.lower()}": value for each, value in self._last.items()}
         log_event(Event(STAT_EVENT, datetime.now(), data))
 
 

@@ -394,3 +394,45 @@ def test_a_tensor_of_a_storage_is_a_view() -> None:
     whole[0] = 7
     assert whole.tolist() == [7, 1, 2, 3] and floats.shape == (8,)
     assert floats.data_ptr() == storage.data_ptr() == whole.data_ptr()
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        lambda x: x.numpy(),
+        lambda x: x[1:].numpy(),
+        lambda x: np.asarray(x),
+        lambda x: memoryview(x.numpy()),
+    ],
+)
+def test_memory_that_an_ndarray_shares_is_not_resized(share) -> None:
+    x = tt.zeros(4)
+    shared = share(x)
+    assert not x.untyped_storage().resizable()
+    for resize in (lambda: x.resize_(8), lambda: x.untyped_storage().resize_(64)):
+        with pytest.raises(RuntimeError, match=r"not resizable \(a NumPy array shares its memory"):
+            resize()
+    x.fill_(2.0)
+    assert np.asarray(shared)[-1] == 2.0
+    assert x.resize_(2).tolist() == [2.0, 2.0]
+    x.set_(tt.ones(3))
+    assert x.resize_(8).shape == (8,)
+
+
+@pytest.mark.parametrize("made", [tt.from_numpy, tt.as_tensor, tt.asarray])
+def test_tensors_over_an_ndarray_are_not_resized(made) -> None:
+    x = made(np.zeros(4, np.float32))
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.resize_(8)
+    assert tt.tensor(np.zeros(4)).resize_(8).shape == (8,)
+
+
+def test_memory_that_was_lent_is_forgotten_when_it_is_freed() -> None:
+    from triten.runtime import storage
+
+    before = len(storage._lent_roots)
+    x = tt.zeros(4)
+    x.numpy(), x.numpy()
+    assert len(storage._lent_roots) == before + 1
+    del x
+    assert len(storage._lent_roots) == before
