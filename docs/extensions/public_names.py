@@ -33,6 +33,7 @@ _NAMESPACES = (
     "triten.distributed.tensor triten.dispatch "
     "triten.array_api triten.array_api.fft triten.array_api.linalg triten.compiler triten.export triten.quantization "
     "triten.safetensors triten.sparse triten.nn.parallel triten.utils.collect_env triten.__config__ "
+    "triten.__future__ "
     "triten.distributed._functional_collectives triten.distributed.algorithms "
     "triten.distributed.algorithms.ddp_comm_hooks triten.distributed.checkpoint "
     "triten.distributed.checkpoint.state_dict triten.distributed.cluster_environment "
