@@ -257,12 +257,19 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @contextlib.contextmanager
-def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool = True) -> Iterator[None]:
+def fork_rng(
+    devices: Iterable[Device | str | int] | None = None,
+    enabled: bool = True,
+    *,
+    device_type: str | None = None,
+) -> Iterator[None]:
     """Restore the generators' states at the end of the block, so that its random numbers have no effect outside.
 
     Args:
         devices: Devices besides the host whose generators are restored. Default: all in use.
         enabled: False does nothing.
+        device_type: The type of the devices: that of integers in `devices`, and of those restored by default. Nothing
+            is restored for ``"meta"``. Default: integers are of the accelerator, and all types are restored.
 
     Example:
         >>> import triten as tt
@@ -272,13 +279,16 @@ def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool 
         >>> a.tolist() == tt.rand(2).tolist()
         True
     """
-    if not enabled:
+    if not enabled or device_type == "meta":
         yield
         return
     if devices is None:
-        chosen = streams.generators_in_use()
+        types = (CPU.type, device_type)
+        in_use = streams.generators_in_use()
+        chosen = in_use if device_type is None else [each for each in in_use if each.device.type in types]
     else:
-        chosen = [streams.default_generator(Device(d)) for d in (CPU, *devices)]
+        named = [Device(device_type, d) if device_type and isinstance(d, int) else Device(d) for d in devices]
+        chosen = [streams.default_generator(device) for device in (CPU, *named)]
     states = [(generator, generator.state_bytes()) for generator in chosen]
     try:
         yield

@@ -29,7 +29,7 @@ from ..runtime.scalar_type import (
     integer_limits,
 )
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.storage import Storage, TypedStorageBase, untyped_bytes
+from ..runtime.storage import Storage, TypedStorageBase, lend, untyped_bytes
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
@@ -60,7 +60,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
         array: An ndarray; a read-only one gives a tensor that refuses writes.
 
     Returns:
-        A tensor of the same shape and dtype; writes to one are seen in the other.
+        A tensor of the same shape and dtype; writes to one are seen in the other. Its storage cannot be resized.
 
     Raises:
         TypeError: `array` is not an ndarray, or its dtype has no counterpart.
@@ -74,6 +74,13 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    made = _over_array(array)
+    lend(made._data)
+    return made
+
+
+def _over_array(array: NDArray[Any]) -> Tensor:
+    """Return `from_numpy` of an array, whose storage may be resized."""
     if not array.dtype.isnative:
         raise ValueError(_FOREIGN_ORDER)
     dtype = from_numpy_dtype(array.dtype)
@@ -478,7 +485,7 @@ def _over_own(array: NDArray[Any]) -> Tensor:
             array.shape, dtype=from_numpy_dtype(array.dtype), device=CPU
         )
         return result
-    return from_numpy(array if array.flags.owndata else array.copy())
+    return _over_array(array if array.flags.owndata else array.copy())
 
 
 def _placed(made: Tensor, dtype: ScalarType | None, device: Device | None) -> Tensor:
@@ -615,7 +622,7 @@ def _alias_error(obj: Any, made: Tensor) -> Exception:
         )
     if not isinstance(obj, TensorImpl | np.ndarray):
         return ValueError("can't alias arbitrary sequence into a tensor.")
-    source: Any = obj if isinstance(obj, TensorImpl) else from_numpy(obj)
+    source: Any = obj if isinstance(obj, TensorImpl) else _over_array(obj)
     if source.device != made.device:
         return ValueError(f"can't alias tensor from device '{source.device}' to '{made.device}'.")
     source_dtype, result_dtype = source.dtype.scalar_name, made.dtype.scalar_name

@@ -74,3 +74,21 @@ def test_lu_of_old(sizes):
         with pytest.raises(TypeError, match="expected tuple of 3 elements but got 2"):
             tt.lu(x, get_infos=True, out=out)
         assert tt.lu(tt.zeros(2, 2), get_infos=True)[2].item() == 1
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.parametrize("shape", [(7, 4), (4, 7)])
+def test_components_of_a_sparse_matrix(layout, shape):
+    tt.manual_seed(0)
+    dense = tt.zeros(shape, dtype=tt.float64)
+    dense[1, 2], dense[3, 0], dense[2, 2] = 2.0, -1.0, 4.0
+    sparse = dense.to_sparse() if layout == "coo" else dense.to_sparse_csr()
+    for center in (True, False):
+        U, S, V = tt.pca_lowrank(sparse, 4, center=center)
+        expected = dense - dense.mean(0) if center else dense
+        tt.testing.assert_close(U * S @ V.mT, expected)
+
+
+def test_components_of_batched_sparse_matrices_are_refused():
+    with pytest.raises(ValueError, match="must have 2 dimensions"):
+        tt.pca_lowrank(tt.ones(2, 3, 3).to_sparse())

@@ -19,6 +19,7 @@ if "triten.dispatch.codegen" not in _sys.orig_argv:
     from . import _C as _C
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
     from ._public import __config__ as __config__
+    from ._public import __future__ as __future__
     from ._public import _dynamo as _dynamo
 
     # A `__getattr__` for a version that is computed late would slow down every `tt.name`: CPython caches none of them.

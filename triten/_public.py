@@ -233,6 +233,7 @@ ops = _Ops()
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
     from . import __config__ as __config__
+    from . import __future__ as __future__
     from . import _dynamo as _dynamo
     from . import ao as ao
     from . import array_api as array_api
@@ -245,6 +246,7 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import jit as jit
     from . import masked as masked
+    from . import monitor as monitor
     from . import mps as mps
     from . import multiprocessing as multiprocessing
     from . import nested as nested
@@ -262,6 +264,7 @@ if _typing.TYPE_CHECKING:
     from . import xpu as xpu
 else:
     __config__ = _LazyModule(f"{__package__}.__config__")
+    __future__ = _LazyModule(f"{__package__}.__future__")
     _dynamo = _LazyModule(f"{__package__}._dynamo")
     ao = _LazyModule(f"{__package__}.ao")
     array_api = _ConstantLazyModule(f"{__package__}.array_api")
@@ -271,6 +274,7 @@ else:
     fx = _LazyModule(f"{__package__}.fx")
     cpu = _LazyModule(f"{__package__}.cpu")
     futures = _LazyModule(f"{__package__}.futures")
+    monitor = _LazyModule(f"{__package__}.monitor")
     mps = _LazyModule(f"{__package__}.mps")
     storage = _LazyModule(f"{__package__}.storage")
     xpu = _LazyModule(f"{__package__}.xpu")

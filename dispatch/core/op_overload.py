@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 from ...runtime.dispatch_key import DispatchKey
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.traceback_filter import hide_inner_frames
-from ..schema import FunctionSchema, bind, resolve
+from ..schema import FunctionSchema, bind_operator, resolve_operator
 from .call_arguments import unwrap_numbers, wrap_numbers
 from .dispatcher import Dispatcher
-from .operator_entry import OperatorEntry
+from .operator_entry import IMPLICIT, OperatorEntry
 from .tags import Tag
 from .tensor_function import handle, overloaded, plain_classes, unmarked
 
@@ -89,14 +89,14 @@ class OpOverload:
         return self._entry.name
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """Return all arguments in schema order. Raises TypeError for arguments that do not fit the schema."""
+        """Return all arguments in schema order. Raises RuntimeError for arguments that do not fit the schema."""
         if self._entry.numbers_as_tensors:
             args, kwargs = wrap_numbers(args, kwargs)
-            return unwrap_numbers(bind(self._entry.schema, tuple(args), kwargs))
-        return bind(self._entry.schema, tuple(args), kwargs)
+            return unwrap_numbers(bind_operator(self._entry.schema, tuple(args), kwargs))
+        return bind_operator(self._entry.schema, tuple(args), kwargs)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Dispatch the call. Raises TypeError for arguments that do not fit the schema."""
+        """Dispatch the call. Raises RuntimeError for arguments that do not fit the schema."""
         try:
             if kwargs or not plain_classes.issuperset(map(type, args)):
                 askers = overloaded(args, kwargs)
@@ -115,6 +115,22 @@ class OpOverload:
         except BaseException:
             hide_inner_frames()
             raise
+
+    def decompose(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator's CompositeImplicitAutograd kernel, whatever the tensors' keys are.
+
+        Returns:
+            The kernel's result; NotImplemented for an operator without such a kernel.
+        """
+        kernels = self._entry.kernels.get(IMPLICIT)
+        if not kernels:
+            return NotImplemented
+        entry, kernel, bound = self._entry, kernels[-1], self.bind(args, kwargs)
+        key_set = entry.key_set_of(bound)
+        if kernel.function is not None:
+            return unmarked(kernel.bind(entry, key_set)(*bound))
+        plan = kernel.plan(entry, key_set, bound)
+        return unmarked(plan(*(bound[i] for i in entry.runtime_positions(bound))))
 
     def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
         """Return whether a kernel is registered for exactly this key."""
@@ -201,9 +217,7 @@ class OpOverloadGroup:
                 raise NotImplementedError(
                     f"Could not run '{self._qualified}': it is not defined any more{why}"
                 )
-            schema, bound = resolve(
-                [e.schema for e in entries], args, kwargs, self._qualified.partition("::")[2]
-            )
+            schema, bound = resolve_operator([e.schema for e in entries], args, kwargs, self._qualified)
             return unmarked(next(e for e in entries if e.schema is schema).call(*bound))
         except BaseException:
             hide_inner_frames()

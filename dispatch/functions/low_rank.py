@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.layout import strided
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 
@@ -185,7 +186,7 @@ def pca_lowrank(
     """Return the principal components of samples, one sample in each row (`torch.pca_lowrank`).
 
     Args:
-        A: (..., samples, features).
+        A: (..., samples, features). A sparse matrix stays sparse.
         q: Number of components. Default: the minimum of 6 and both sizes.
         center: If True, subtract the features' means; otherwise they must be zero already.
         niter: Number of power iterations, as in `svd_lowrank`.
@@ -210,4 +211,13 @@ def pca_lowrank(
         )
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
-    return _projected_svd(A - A.mean(dim=(-2,), keepdim=True) if center else A, q, niter, None)
+    if not center:
+        return _projected_svd(A, q, niter, None)
+    if A.layout is strided:
+        return _projected_svd(A - A.mean(dim=(-2,), keepdim=True), q, niter, None)
+    if A.dim() != 2:
+        raise ValueError(
+            f"pca_lowrank: a sparse input must have 2 dimensions, but got shape {tuple(A.shape)}"
+        )
+    ones = _ops.ones(1, rows, dtype=A.dtype, device=A.device)
+    return _projected_svd(A, q, niter, ones @ A / rows)

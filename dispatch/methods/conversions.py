@@ -18,6 +18,7 @@ from ...runtime.local_dispatch_key_set import effective, modes
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
+from ...runtime.storage import lend
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ..core.factory_options import check_flags
@@ -73,7 +74,8 @@ class ConversionMethods(_Base):
                 memory first.
 
         Returns:
-            An ndarray of the same shape and dtype; writes to one are seen in the other.
+            An ndarray of the same shape and dtype; writes to one are seen in the other. The tensor's storage can no
+            longer be resized.
 
         Raises:
             TypeError: The tensor is not in host memory, and `force` is False.
@@ -108,7 +110,9 @@ class ConversionMethods(_Base):
                 f"Got unsupported ScalarType {spec.dtype.scalar_name}: dequantize() or int_repr() give tensors that "
                 "NumPy has dtypes for"
             )
-        return tensor._data  # type: ignore[no-any-return]
+        array = tensor._data
+        lend(array)
+        return array  # type: ignore[no-any-return]
 
     def new_tensor(
         self,

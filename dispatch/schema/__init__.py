@@ -8,7 +8,15 @@ All names re-exported below may be imported from here. This folder does not depe
 operators.
 """
 
-from .binding import bind, gathered, matches, mismatch_reason, resolve
+from .binding import (
+    bind,
+    bind_operator,
+    gathered,
+    matches,
+    mismatch_reason,
+    resolve,
+    resolve_operator,
+)
 from .errors import SchemaError
 from .function_schema import (
     NO_DEFAULT,
@@ -44,6 +52,7 @@ __all__ = [
     "Type",
     "base_type",
     "bind",
+    "bind_operator",
     "format_default",
     "gathered",
     "infer_schema",
@@ -56,4 +65,5 @@ __all__ = [
     "register_exact_type",
     "register_type_check",
     "resolve",
+    "resolve_operator",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from .function_schema import FunctionSchema, OperatorName
-from .mismatch import describe_call, describe_mismatch, explain, python_signature
+from .mismatch import describe_call, describe_mismatch, explain, explain_operator_call, python_signature
 
 _NO_KWARGS: Mapping[str, Any] = {}
 TENSOR_OPTIONS = ("dtype", "layout", "device", "pin_memory")
@@ -37,6 +37,37 @@ def bind(
     if bound is None:
         raise TypeError(explain(schema, args, kwargs or _NO_KWARGS, name or _display_name(schema)))
     return bound
+
+
+def bind_operator(
+    schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+) -> tuple[Any, ...]:
+    """Return `bind` of a call of an operator object, whose errors are PyTorch's RuntimeErrors.
+
+    Raises:
+        RuntimeError: for missing, superfluous, unknown, repeated and ill-typed arguments.
+    """
+    bound = schema.signature.bind(args, kwargs)
+    if bound is None:
+        raise RuntimeError(explain_operator_call(schema, args, kwargs or _NO_KWARGS))
+    return bound
+
+
+def resolve_operator(
+    schemas: Sequence[FunctionSchema], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
+) -> tuple[FunctionSchema, tuple[Any, ...]]:
+    """Return `resolve` of a call of all overloads of an operator object; `name` has the namespace.
+
+    Raises:
+        RuntimeError: if no overload fits; it lists the reason for each.
+    """
+    found = _first_match(schemas, args, kwargs)
+    if found is not None:
+        return found
+    has_out = kwargs.get("out") is not None
+    spread = [(schema, (_spread_out(schema, kwargs) if has_out else None) or kwargs) for schema in schemas]
+    reasons = [explain_operator_call(schema, args, given) for schema, given in spread]
+    raise RuntimeError(f"{name} invoked from Python failed to match any schema:\n" + "\n\n".join(reasons))
 
 
 def gathered(schemas: Sequence[FunctionSchema], args: Sequence[Any]) -> Sequence[Any]:
@@ -115,33 +146,34 @@ def resolve(
      * (str a)
           didn't match because some of the arguments have invalid types: (!float!)
     """
+    return _first_match(schemas, args, kwargs) or _refuse(schemas, args, kwargs or _NO_KWARGS, name, method)
+
+
+def _first_match(
+    schemas: Sequence[FunctionSchema], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+) -> tuple[FunctionSchema, tuple[Any, ...]] | None:
     if kwargs and "out" in kwargs:
-        return _resolve_out(schemas, args, kwargs, name, method)
+        if kwargs["out"] is not None:
+            return _first_match_with_out(schemas, args, kwargs)
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
     for lenient in (False, True):
         for schema in schemas:
             bound = schema.signature.bind(args, kwargs, lenient)
             if bound is not None:
                 return schema, bound
-    _refuse(schemas, args, kwargs or _NO_KWARGS, name, method)
+    return None
 
 
-def _resolve_out(
-    schemas: Sequence[FunctionSchema],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    name: str,
-    method: bool,
-) -> tuple[FunctionSchema, tuple[Any, ...]]:
-    if kwargs["out"] is None:
-        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-        return resolve(schemas, args, kwargs, name, method=method)
+def _first_match_with_out(
+    schemas: Sequence[FunctionSchema], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[FunctionSchema, tuple[Any, ...]] | None:
     for lenient in (False, True):
         for schema in schemas:
             spread = _spread_out(schema, kwargs)
             bound = None if spread is None else schema.signature.bind(args, spread, lenient)
             if bound is not None:
                 return schema, bound
-    _refuse(schemas, args, kwargs, name, method)
+    return None
 
 
 def _spread_out(schema: FunctionSchema, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -115,6 +115,49 @@ def _explain_keywords(schema: FunctionSchema, count: int, kwargs: Mapping[str, A
     return None
 
 
+def explain_operator_call(schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return why a call of an operator object does not fit, in the words of PyTorch's RuntimeError.
+
+    PyTorch binds ``torch.ops`` by the schema, without its argument parser (aten/src/ATen/core/function_schema_inl.h).
+
+    >>> from triten.dispatch.schema import parse_schema
+    >>> from triten.dispatch.schema.mismatch import explain_operator_call
+    >>> print(explain_operator_call(parse_schema("aten::relu(Tensor self) -> Tensor"), (), {}))
+    aten::relu() is missing value for argument 'self'. Declaration: aten::relu(Tensor self) -> Tensor
+    """
+    name, signature = schema.operator_name.name, schema.signature
+    most, positional = len(schema.arguments), len(schema.positional_arguments)
+    if not schema.is_vararg:
+        if len(args) > most:
+            return (
+                f"{name}() expected at most {most} argument(s) but received {len(args)} argument(s). "
+                f"Declaration: {schema}"
+            )
+        if len(args) > positional:
+            return (
+                f"{name}() takes {positional} positional argument(s) but {len(args)} was/were given. "
+                f"Declaration: {schema}"
+            )
+    by_index = {signature.index_of[k]: k for k in reversed(list(kwargs)) if k in signature.index_of}
+    for index, argument in enumerate(schema.arguments):
+        if index >= len(args) and index not in by_index:
+            if not argument.has_default:
+                return f"{name}() is missing value for argument '{argument.name}'. Declaration: {schema}"
+            continue
+        value = args[index] if index < len(args) else kwargs[by_index[index]]
+        if not signature.accepts(index, value):
+            return (
+                f"{name}() Expected a value of type '{argument.type}' for argument '{argument.name}' but instead found "
+                f"type '{value_type_name(value)}'.\nPosition: {index}\nValue: {value!r}\nDeclaration: {schema}"
+            )
+    for keyword in kwargs:
+        if keyword not in signature.index_of:
+            return f"Unknown keyword argument '{keyword}' for operator '{name}'. Schema: {schema}"
+    taken = {*range(len(args)), *by_index}
+    repeated = next(k for k in reversed(list(kwargs)) if signature.index_of[k] in taken)
+    return f"Argument '{repeated}' specified both as positional and keyword argument. Schema: {schema}"
+
+
 def _positional_range(schema: FunctionSchema, shift: int) -> str:
     max_count = len(schema.positional_arguments) - shift
     min_count = sum(not a.has_default for a in schema.positional_arguments) - shift

@@ -55,7 +55,7 @@ def test_arguments_are_bound_by_the_schema() -> None:
         (lambda: add(x, "y"), "other"),
         (lambda: add(x, x, self=x), "self"),
     ):
-        with pytest.raises(TypeError, match=message):
+        with pytest.raises(RuntimeError, match=message):
             call()
 
 

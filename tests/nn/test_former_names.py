@@ -50,3 +50,12 @@ def test_poolings_with_indices_can_be_overridden():
 def test_poolings_with_indices_know_their_arguments():
     with pytest.raises(TypeError, match="stridess"):
         F.max_pool2d_with_indices(tt.ones(1, 2, 2), 2, stridess=1)
+
+
+def test_bounds_of_hardtanh():
+    with pytest.warns(FutureWarning, match="`min_value` is deprecated and renamed to `min_val`"):
+        layer = tt.nn.Hardtanh(min_value=-2.0, max_val=3.0)
+    assert (layer.min_val, layer.max_val) == (-2.0, 3.0)
+    with pytest.warns(FutureWarning, match="`max_value` is deprecated and renamed to `max_val`"):
+        layer = tt.nn.Hardtanh(max_value=0.5)
+    assert layer(tt.tensor([-2.0, 2.0])).tolist() == [-1.0, 0.5]

@@ -23,3 +23,7 @@ def test_gradients_are_those_of_backward(
     of = {name: getattr(grad, f"conv{dims}d_{name}") for name in ("input", "weight")}
     tt.testing.assert_close(of["input"](x.shape, w.detach(), given, *settings), by_input)
     tt.testing.assert_close(of["weight"](x.detach(), w.shape, given, *settings), by_weight)
+
+
+def test_functional_has_the_module():
+    assert tt.nn.functional.grad is grad

@@ -327,3 +327,10 @@ def test_apply_replaces_a_parameter_whose_data_are_of_another_kind(
     assert isinstance(made, tt.nn.Parameter) and made.requires_grad
     assert (made.layout, made.device) == (made.grad.layout, made.grad.device)
     assert (made.layout, made.device) != (weight.layout, weight.device)
+
+
+def test_modules_with_duplicates():
+    layer = tt.nn.ReLU()
+    net = tt.nn.Sequential(layer, layer)
+    assert list(net.modules()) == [net, layer]
+    assert list(net.modules(remove_duplicate=False)) == [net, layer, layer]

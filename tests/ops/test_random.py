@@ -432,3 +432,25 @@ def test_normal_numbers_are_near_the_functions_they_stand_for(rng: np.random.Gen
     made = normal_pairs(draws).reshape(-1, 2)
     for column, wanted in ((0, radius * np.cos(angle)), (1, radius * np.sin(angle))):
         assert np.abs((made[:, column] - wanted) / np.spacing(wanted)).max() < 5
+
+
+@pytest.mark.parametrize(("device_type", "is_restored"), [("cpu", True), ("cuda", True), ("meta", False)])
+def test_fork_rng_of_a_device_type(device_type, is_restored):
+    tt.manual_seed(0)
+    with tt.random.fork_rng(device_type=device_type):
+        inside = tt.rand(2).tolist()
+    assert (tt.rand(2).tolist() == inside) is is_restored
+
+
+def test_fork_rng_restores_the_generators_of_its_device_type(device):
+    tt.manual_seed(0)
+    tt.rand(1, device=device)
+    for options in (
+        {"device_type": tt.device(device).type},
+        {"device_type": tt.device(device).type, "devices": [0]},
+    ):
+        if device == "cpu":
+            options.pop("devices", None)
+        with tt.random.fork_rng(**options):
+            inside = tt.rand(2, device=device).tolist()
+        assert tt.rand(2, device=device).tolist() == inside

@@ -225,3 +225,14 @@ def test_a_step_that_was_overridden_later_warns() -> None:
     optimizer.step()
     with pytest.warns(UserWarning, match=r"`optimizer.step\(\)` has been overridden"):
         scheduler.step()
+
+
+def test_the_text_of_the_warning_about_epochs_is_public():
+    from triten.optim.lr_scheduler import EPOCH_DEPRECATION_WARNING, StepLR
+
+    optimizer = tt.optim.SGD([tt.zeros(1, requires_grad=True)], lr=1.0)
+    scheduler = StepLR(optimizer, 1)
+    optimizer.step()
+    with pytest.warns(UserWarning) as found:
+        scheduler.step(2)
+    assert EPOCH_DEPRECATION_WARNING in [str(each.message) for each in found]

@@ -225,3 +225,20 @@ def test_a_wrapper_that_is_an_optimizer_without_its_init_steps():
     parameter.grad = tt.ones(2)
     Wrapper(tt.optim.SGD([parameter], lr=0.5)).step()
     assert parameter.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "kind", ["state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"]
+)
+def test_a_prepended_hook_is_called_first(kind):
+    optimizer = tt.optim.SGD([tt.zeros(1, requires_grad=True)], lr=1.0)
+    register = getattr(optimizer, f"register_{kind}_hook")
+    called = []
+    for number in (1, 2):
+        register(lambda *_, number=number: called.append(number))
+    first = register(lambda *_: called.append(0), prepend=True)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert called == [0, 1, 2]
+    first.remove()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert called == [0, 1, 2, 1, 2]

@@ -403,3 +403,50 @@ def test_large_blocks_stay_in_the_heap_where_their_pages_are_reused():
     chunk_size = ctypes.c_size_t.from_address(block.ctypes.data - ctypes.sizeof(ctypes.c_size_t)).value
     is_mapped = chunk_size & 2
     assert not is_mapped
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        lambda x: x.numpy(),
+        lambda x: x[1:].numpy(),
+        lambda x: np.asarray(x),
+        lambda x: memoryview(x.numpy()),
+    ],
+)
+def test_memory_that_an_ndarray_shares_is_not_resized(share) -> None:
+    x = tt.zeros(4)
+    shared = share(x)
+    assert not x.untyped_storage().resizable()
+    for resize in (lambda: x.resize_(8), lambda: x.untyped_storage().resize_(64)):
+        with pytest.raises(RuntimeError, match=r"not resizable \(a NumPy array shares its memory"):
+            resize()
+    x.fill_(2.0)
+    assert np.asarray(shared)[-1] == 2.0
+    assert x.resize_(2).tolist() == [2.0, 2.0]
+    x.set_(tt.ones(3))
+    assert x.resize_(8).shape == (8,)
+
+
+@pytest.mark.parametrize("made", [tt.from_numpy, tt.as_tensor, tt.asarray])
+def test_tensors_over_an_ndarray_are_not_resized(made) -> None:
+    x = made(np.zeros(4, np.float32))
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.resize_(8)
+    assert tt.tensor(np.zeros(4)).resize_(8).shape == (8,)
+
+
+def test_records_of_lent_memory_that_was_freed_are_removed() -> None:
+    from triten.runtime import storage
+
+    kept = tt.zeros(4)
+    kept.numpy()
+    arrays = [tt.zeros(4) for _ in range(2 * storage._LEAST_LENT_LIMIT)]
+    for each in arrays:
+        each.numpy()
+    full = len(storage._lent_roots)
+    del arrays, each
+    storage._lent_limit[0] = 0
+    tt.zeros(4).numpy()
+    assert len(storage._lent_roots) <= full - 2 * storage._LEAST_LENT_LIMIT + 1
+    assert not kept.untyped_storage().resizable() and tt.zeros(4).untyped_storage().resizable()

@@ -84,6 +84,7 @@ from . import (
     sequence_losses,
     unpooling,
 )
+from . import grad as grad
 from .activations import *  # noqa: F403 - the names are declared there
 from .bags import *  # noqa: F403
 from .classes import *  # noqa: F403

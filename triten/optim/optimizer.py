@@ -229,9 +229,14 @@ class Optimizer:
         for hook in [*self._hooks["load_state_dict_post"].values()]:
             hook(self)
 
-    def _add_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-        handle = RemovableHandle(self._hooks[kind])
-        self._hooks[kind][handle.id] = hook
+    def _add_hook(self, kind: str, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        hooks = self._hooks[kind]
+        handle = RemovableHandle(hooks)
+        later = dict(hooks) if prepend else {}
+        if prepend:
+            hooks.clear()
+        hooks[handle.id] = hook
+        hooks.update(later)
         return handle
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -245,21 +250,32 @@ class Optimizer:
         """Call ``hook(optimizer, args, kwargs)`` after `step`."""
         return self._add_hook("step_post", hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer)`` before `state_dict`."""
-        return self._add_hook("state_dict_pre", hook)
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before `state_dict`, with `prepend` as the first."""
+        return self._add_hook("state_dict_pre", hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` after it; a dictionary takes its place."""
-        return self._add_hook("state_dict_post", hook)
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` after it, with `prepend` as the first; a dictionary takes its place."""
+        return self._add_hook("state_dict_post", hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` before it is loaded; a dictionary takes its place."""
-        return self._add_hook("load_state_dict_pre", hook)
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before it is loaded, with `prepend` as the first.
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer)`` after a state was loaded."""
-        return self._add_hook("load_state_dict_post", hook)
+        A dictionary that the hook returns takes its place.
+        """
+        return self._add_hook("load_state_dict_pre", hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after a state was loaded, with `prepend` as the first."""
+        return self._add_hook("load_state_dict_post", hook, prepend)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -15,6 +15,7 @@ By default a file to be loaded is untrusted. The modules of reading:
 writes these files. `dispatch.methods.pickling` pickles tensors elsewhere.
 """
 
+from .changed_source import SourceChangeWarning as SourceChangeWarning
 from .file_reader import PyTorchFileReader as PyTorchFileReader
 from .loading import get_unsafe_globals_in_checkpoint as get_unsafe_globals_in_checkpoint
 from .loading import load as load
@@ -26,6 +27,7 @@ from .user_globals import safe_globals as safe_globals
 
 __all__ = [
     "PyTorchFileReader",
+    "SourceChangeWarning",
     "add_safe_globals",
     "clear_safe_globals",
     "get_safe_globals",

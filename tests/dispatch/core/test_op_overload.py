@@ -91,19 +91,55 @@ def test_redispatch_and_kernels() -> None:
     assert "core" in relu.tags
 
 
+X = tt.ones(2)
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        ((), {}, "missing 1 required positional argument"),
-        ((1,), {}, "must be Tensor, not int"),
-        ((tt.ones(1), 2), {}, "takes 1 positional argument but 2 were given"),
-        ((tt.ones(1),), {"nothing": 1}, "nothing"),
+        ((), {}, r"aten::add\(\) is missing value for argument 'self'. Declaration: aten::add.Tensor\("),
+        ((X,), {}, "missing value for argument 'other'"),
+        (
+            (X, "x"),
+            {},
+            "value of type 'Tensor' for argument 'other' but instead found type 'str'.\nPosition: 1",
+        ),
+        ((X, X), {"alpha": "x"}, "value of type 'Scalar' for argument 'alpha'"),
+        ((X, X, 2), {}, r"takes 2 positional argument\(s\) but 3"),
+        ((X, X, 2, 3), {}, r"at most 3 argument\(s\) but received 4"),
+        ((X, X), {"nothing": 1}, "Unknown keyword argument 'nothing' for operator 'aten::add'"),
+        ((X, X), {"other": X}, "'other' specified both as positional and keyword argument"),
+        ((X, X), {"input": X}, "'input' specified both as positional and keyword argument"),
+        ((X,), {"x2": X, "other": X}, "'(x2|other)' specified both as positional and keyword argument"),
     ],
 )
 def test_arguments_that_do_not_fit(args: tuple[object, ...], kwargs: dict[str, object], words: str) -> None:
-    for op in (ATEN.relu.default, tt.relu):
-        with pytest.raises(TypeError, match=words):
-            op(*args, **kwargs)
+    with pytest.raises(RuntimeError, match=words):
+        ATEN.add.Tensor(*args, **kwargs)
+    with pytest.raises(RuntimeError, match=f"(?s)aten::add invoked .* failed to match any schema:.*{words}"):
+        ATEN.add(*args, **kwargs)
+    with pytest.raises(TypeError):
+        tt.add(*args, **kwargs)
+
+
+def test_out_arguments_that_do_not_fit() -> None:
+    with pytest.raises(RuntimeError, match="'Tensor' for argument 'out' but instead found type 'int'"):
+        ATEN.add(X, X, out=3)
+
+
+def test_composites_decompose() -> None:
+    found = ATEN.matmul.default.decompose(X, other=X)
+    assert found.item() == 2.0
+    assert ATEN.add.Tensor.decompose(X, X) is NotImplemented
+    w = tt.ones(2, requires_grad=True)
+    ATEN.linear.default.decompose(w, X.reshape(1, 2)).backward()
+    assert w.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_user_s_composite_decomposes() -> None:
+    with Library("t_decompose", "DEF") as lib:
+        lib.define("f(Tensor x, int n=2) -> Tensor", lambda x, n=2: x * n)
+        assert tt.ops.t_decompose.f.default.decompose(X).tolist() == [2.0, 2.0]
 
 
 def test_unknown_names() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -678,6 +679,7 @@ class Hardtanh(_Activation):
         min_val: The lower bound. Default: -1.
         max_val: The upper bound. Default: 1.
         inplace: If True, write the result into the input. Default: False.
+        min_value, max_value: Former names of `min_val` and `max_val`, which warn.
 
     Shape:
         input: Any shape.
@@ -694,7 +696,23 @@ class Hardtanh(_Activation):
 
     function = staticmethod(F.hardtanh)
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
+        for name, value in (("min_value", min_value), ("max_value", max_value)):
+            if value is not None:
+                warnings.warn(
+                    f"keyword argument `{name}` is deprecated and renamed to `{name[:-2]}`",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+        min_val = min_val if min_value is None else min_value
+        max_val = max_val if max_value is None else max_value
         if not max_val > min_val:
             raise AssertionError(f"max_val ({max_val}) must be greater than min_val ({min_val})")
         super().__init__(min_val=min_val, max_val=max_val, inplace=inplace)

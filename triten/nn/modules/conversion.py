@@ -11,6 +11,11 @@ from ...dispatch.tensor import Tensor
 from ...runtime import scalar_type
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
+from ...utils.swapping import swap_tensors
+from .conversion_settings import (
+    get_overwrite_module_params_on_conversion,
+    get_swap_module_params_on_conversion,
+)
 from .parameter import Parameter
 from .uninitialized import is_lazy
 
@@ -129,26 +134,44 @@ class ConversionMixin:
 
 
 def _converted_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
-    """Return a parameter with `fn` of its values and gradient: itself, unless its new data are of another kind."""
+    """Return a parameter with `fn` of its values and gradient: itself, unless its new data are of another kind.
+
+    The settings of `triten.__future__` make it a new one, or exchange the contents.
+    """
     if is_lazy(parameter):
         parameter.data = fn(parameter.data)
         return parameter
     converted = fn(parameter)
     grad = parameter.grad
     converted_grad = None if grad is None else fn(grad)
-    if _has_compatible_shallow_copy_type(parameter, converted):
+    if get_swap_module_params_on_conversion():
+        parameter.grad = None
+        swap_tensors(parameter, Parameter(converted, parameter.requires_grad))
+        if grad is not None and converted_grad is not None:
+            swap_tensors(grad, converted_grad._set_requires_grad(grad.requires_grad))
+            parameter.grad = grad
+        return parameter
+    if _keeps_object(parameter, converted):
         parameter.grad = None
         parameter.data = converted
         made = parameter
     else:
         made = Parameter(converted, parameter.requires_grad)
     if grad is not None and converted_grad is not None:
-        if _has_compatible_shallow_copy_type(grad, converted_grad):
+        if _keeps_object(grad, converted_grad):
             grad.data = converted_grad
         else:
             grad = converted_grad._set_requires_grad(grad.requires_grad)
         made.grad = grad
     return made
+
+
+def _keeps_object(tensor: Tensor, converted: Tensor) -> bool:
+    """Return whether a conversion replaces the data of a tensor rather than the tensor."""
+    return (
+        _has_compatible_shallow_copy_type(tensor, converted)
+        and not get_overwrite_module_params_on_conversion()
+    )
 
 
 def _no_grad() -> no_grad:

@@ -268,9 +268,9 @@ class Module(ConversionMixin, StateDictMixin):
             if module is not None:
                 yield from module.named_modules(memo, _dotted(prefix, name), remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
-        """Return an iterator over this module and its descendants, each once."""
-        return (module for _, module in self.named_modules())
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """Return an iterator over this module and its descendants, each once unless `remove_duplicate` is False."""
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Yield each direct child once, with its name."""

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from ...dispatch.autograd.node import RemovableHandle
 from ...dispatch.tensor import Tensor
+from ...utils.swapping import swap_tensors
+from .conversion_settings import get_swap_module_params_on_conversion
 from .module_hooks import added
 from .parameter import Parameter
 from .uninitialized import is_lazy
@@ -35,6 +37,21 @@ class IncompatibleKeys(_Keys):
 
     def __repr__(self) -> str:
         return f"_{super().__repr__()}" if any(self) else "<All keys matched successfully>"
+
+
+def _swap(member: Tensor, given: Tensor, assign: bool) -> None:
+    """Exchange a module's tensor with the one that its `module_load` makes of a loaded tensor."""
+    from ...autograd import no_grad
+
+    with no_grad():
+        loaded = member.module_load(given, assign=assign)
+    if loaded is member or loaded is given:
+        raise RuntimeError("module_load returned one of self or other, please .detach() the result")
+    if isinstance(member, Parameter) and not isinstance(loaded, Parameter):
+        loaded = Parameter(loaded, member.requires_grad)
+    else:
+        loaded.requires_grad_(member.requires_grad)
+    swap_tensors(member, loaded)
 
 
 class _ReplacingHook:
@@ -183,7 +200,9 @@ class StateDictMixin:
                 f"size mismatch for {key}: copying a param with shape {loaded.shape} from checkpoint, the shape in "
                 f"current model is {member.shape}."
             )
-        if not assign:
+        if get_swap_module_params_on_conversion():
+            _swap(member, given, assign)
+        elif not assign:
             from ...autograd import no_grad
 
             with no_grad():

@@ -18,7 +18,7 @@ _MODULES = {
         "ConstantLR ExponentialLR LambdaLR LinearLR MultiStepLR MultiplicativeLR PolynomialLR StepLR"
     ),
     ".plateau": "ReduceLROnPlateau",
-    ".scheduler": "LRScheduler _LRScheduler",
+    ".scheduler": "EPOCH_DEPRECATION_WARNING LRScheduler _LRScheduler",
 }
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .factors import *
     from .plateau import *
     from .scheduler import *
+    from .scheduler import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
     from .scheduler import _LRScheduler as _LRScheduler
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

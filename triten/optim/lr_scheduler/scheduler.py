@@ -14,6 +14,12 @@ __all__ = ["LRScheduler"]
 
 _SEE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please "
+    "use `scheduler.step()` to step the scheduler."
+)
+"""Text of the warning of `warn_of_epoch`, by which programs filter it."""
+
 
 class LRScheduler:
     """Base class of schedulers, which set the rates of an optimizer's groups (`torch.optim.lr_scheduler.LRScheduler`).
@@ -150,12 +156,8 @@ def _note_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
 
 
 def warn_of_epoch() -> None:
-    """Say that steps to a named epoch are of old."""
-    warnings.warn(
-        "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please "
-        "use `scheduler.step()` to step the scheduler.",
-        stacklevel=3,
-    )
+    """Warn that the argument `epoch` of `step` is deprecated."""
+    warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=3)
 
 
 def checked_optimizer(optimizer: object) -> Optimizer:
