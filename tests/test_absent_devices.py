@@ -53,6 +53,7 @@ def test_what_the_processor_can_do_is_numpy_s_to_say():
 
 
 def test_they_are_imported_with_their_first_use():
-    program = "import sys, triten; print([n for n in ('xpu', 'mps', 'cpu', 'futures', 'monitor') if f'triten.{n}' in sys.modules])"
+    names = ("xpu", "mps", "cpu", "futures", "monitor")
+    program = f"import sys, triten; print([name for name in {names} if f'triten.{{name}}' in sys.modules])"
     found = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True)
     assert found.stdout == "[]\n"

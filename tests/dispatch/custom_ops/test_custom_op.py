@@ -26,7 +26,9 @@ def test_a_function_becomes_an_operator() -> None:
     assert repr(op) == "<CustomOpDef(t_custom::double)>"
     assert str(tt.ops.t_custom.double.default._schema) == "t_custom::double(Tensor x) -> Tensor"
     assert tt.ops.t_custom.double(tt.ones(1)).tolist() == [2.0]
-    with pytest.raises(RuntimeError, match="value of type 'Tensor' for argument 'x' but instead found type 'str'"):
+    with pytest.raises(
+        RuntimeError, match="value of type 'Tensor' for argument 'x' but instead found type 'str'"
+    ):
         op("x")
 
 

@@ -201,7 +201,7 @@ class StateDictMixin:
                 f"current model is {member.shape}."
             )
         if get_swap_module_params_on_conversion():
-            _swap(member, given, assign)
+            _swap(member, loaded, assign)
         elif not assign:
             from ...autograd import no_grad
 
