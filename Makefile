@@ -158,7 +158,7 @@ wheel-check: $(BIN)/python
 	done; \
 	cmp "$$work"/first/triten-*.whl "$$work"/triten-*.whl; \
 	$(RUN) -m venv "$$work/venv"; \
-	"$$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$$work"/triten-*.whl; \
+	"$$work/venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check "$$work"/triten-*.whl; \
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
 
 changelog: $(RELEASE_READY)
@@ -172,7 +172,7 @@ release-check: $(RELEASE_READY)
 	$(RUN) -m twine check --strict dist/*; \
 	for archive in dist/*.tar.gz dist/*.whl; do \
 		$(RUN) -m venv "$$work/$${archive##*.}"; \
-		"$$work/$${archive##*.}/bin/python" -m pip install --quiet --disable-pip-version-check "$$archive"; \
+		"$$work/$${archive##*.}/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check "$$archive"; \
 		"$$work/$${archive##*.}/bin/python" -I .ci/wheel_program.py; \
 	done; \
 	ls -l dist

@@ -149,6 +149,7 @@ def environment(row: Row, python: Path, folder: Path) -> Path:
             inside,
             "install",
             "-q",
+            "--no-compile",
             "--disable-pip-version-check",
         ]
         extra = ("rich",) if len(row.packages) > len(NEEDED) else ()
