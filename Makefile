@@ -259,6 +259,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 found; name one: make PYTHON=/path/to/python" >&2; exit 2; }
 	"$(PYTHON)" -m venv $(VENV)
 
+# Python compiles a module at its first import; most modules of these packages are never imported.
 INSTALL = $(RUN) -m pip install --quiet --no-compile --disable-pip-version-check
 
 # Install triten with extras. pip is quiet, so that a terminal and a log have the same lines.
