@@ -81,7 +81,9 @@ class PickCall(FusedStep):
         from .host.picks import picked
 
         index = kernel.inputs.index(self.source) + kernel.first
-        number = kernel.picks.index(self)
+        # Gathers from the same elements share a pointer to them.
+        origins = [(pick.source, pick.strides) for pick in kernel.picks]
+        number = origins.index((self.source, self.strides))
         return {self.node: picked(kernel.program, self, kernel.values[self.numbers], index, number)}
 
     def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:

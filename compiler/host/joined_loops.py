@@ -27,7 +27,16 @@ from ...triton_kernels.geometry import broadcast_strides
 from ..concatenations import CatCall, Padding
 from ..pointwise import PointwiseCall
 from ..schedule import FusedKernel
-from .loops import Geometry, Kernel, Numbers, over_parts, part_limit_of, parts_of, sharing_of
+from .loops import (
+    Geometry,
+    Kernel,
+    Numbers,
+    has_too_many_arrays,
+    over_parts,
+    part_limit_of,
+    parts_of,
+    sharing_of,
+)
 from .lowering import lowered_step
 
 
@@ -123,6 +132,8 @@ def regions_of(kernel: FusedKernel) -> tuple[int, list[Region]] | None:
             return None
         used = {id(value) for value in order}
         reads = [(read, value) for read, value in lowered.reads.items() if id(value) in used]
+        if has_too_many_arrays(len(reads), len(made)):
+            return None
         loop = Loop(tuple([v for _, v in reads]), tuple([(v, f"o{i}") for i, v in enumerate(made)]))
         regions.append(Region(first, end - first, loop, tuple([read for read, _ in reads])))
     return dim, regions

@@ -22,6 +22,7 @@ from ...runtime.cpu.llvm_source import write_loop
 from ...runtime.cpu.loop_requests import Sharing
 from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.cpu.task_pool import shared_loop
+from ...runtime.cpu.task_pool_source import MAX_POINTERS
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import BY_NAME
 from ...runtime.tensor_spec import TensorSpec
@@ -60,7 +61,17 @@ def stages_of(kernel: FusedKernel) -> Stages | None:
     made = staged(
         Lowered(kernel, ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager))
     )
+    if any(has_too_many_arrays(len(loop.reads), len(loop.writes)) for loop in made.loops):
+        return None
     return made if made.loops else None
+
+
+def has_too_many_arrays(num_inputs: int, num_outputs: int) -> bool:
+    """Return True if a loop has more arrays, with seeds and a workspace, than threads that share it can be given.
+
+    The bound on a kernel's operands is lower, but an input that is both gathered from and read in place is two arrays.
+    """
+    return num_inputs + num_outputs + 2 > MAX_POINTERS
 
 
 class Geometry:

@@ -11,7 +11,16 @@ from ...runtime.cpu.element_loop import made_of
 from ...runtime.cpu.element_program import CannotLower, ElementProgram
 from ...runtime.cpu.object_code import loop_function, target
 from ..schedule import FusedKernel
-from .loops import TURNED_FROM, Kernel, over_parts, part_limit, sharing_of, whole_geometry, work_of
+from .loops import (
+    TURNED_FROM,
+    Kernel,
+    has_too_many_arrays,
+    over_parts,
+    part_limit,
+    sharing_of,
+    whole_geometry,
+    work_of,
+)
 from .lowering import Lowered
 from .row_program import RowProgram
 from .row_source import WORKSPACE_ITEM, write_rows
@@ -40,6 +49,8 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
     inputs = tuple(value for value in order if value.kind in ("input", "place"))
     seeds = tuple(value for value in order if value.kind == "seeds")
     outs = range(len(kernel.outputs))
+    if has_too_many_arrays(len(inputs), len(outs)):
+        return None
     geometry = whole_geometry(kernel, outs, inputs)
     is_turned = geometry.turned is not None and kernel.domain.numel >= TURNED_FROM
     if is_turned or geometry.sizes[-1] < MIN_ROW or "any" in geometry.steps[: len(outs)]:

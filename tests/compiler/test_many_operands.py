@@ -189,3 +189,23 @@ def test_what_threads_share_refuses_more_arrays_than_it_has_room_for() -> None:
             assert [int(a[0]) for a in arrays] == [-1] * count if refused else list(range(count))
     finally:
         tt.set_num_threads(threads)
+
+
+@needs_llvm
+@pytest.mark.parametrize(("num_sources", "num_gathers"), [(1, 40), (22, 1)])
+def test_sources_that_are_also_read_in_place_are_two_arrays_each(num_sources: int, num_gathers: int) -> None:
+    size = 1 << 16  # threads share the loop
+
+    def gathers(*operands: tt.Tensor) -> tt.Tensor:
+        sources, indices = operands[:num_sources], operands[num_sources:]
+        made = sources[0]
+        for i, index in enumerate(indices):
+            source = sources[i % num_sources]
+            made = made * 0.5 + source + source.gather(0, index)
+        return made
+
+    def operands() -> list[tt.Tensor]:
+        indices = [(tt.arange(size) * (2 * i + 1)) % size for i in range(num_sources * num_gathers)]
+        return [*tensors(num_sources, (size,)), *indices]
+
+    agree(gathers, operands, calls=1)
