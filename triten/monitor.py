@@ -30,20 +30,18 @@ Handler = Callable[["Event"], object]
 
 
 class Aggregation(Enum):
-    """Aggregations that a `Stat` can compute of the values of a window; the numbers are PyTorch's."""
+    """Aggregations that a `Stat` can compute of the values of a window; the numbers are PyTorch's.
+
+    `VALUE` is the last value, `MEAN` the arithmetic mean, `COUNT` the number of values, `SUM` their sum, `MAX` the
+    largest and `MIN` the smallest value.
+    """
 
     VALUE = 0
-    """The last value."""
     MEAN = 2
-    """The arithmetic mean of the values."""
     COUNT = 3
-    """The number of values."""
     SUM = 4
-    """The sum of the values."""
     MAX = 5
-    """The largest value."""
     MIN = 6
-    """The smallest value."""
 
 
 class Event:
