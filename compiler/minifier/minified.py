@@ -90,8 +90,8 @@ def minify(
         >>> found.failure
         'RuntimeError: no sines'
         >>> print(found.graph)
-        graph(%given_0 : float32[1, 1]):
-            %sin : float32[1, 1] = aten.sin(%given_0)
+        graph(%args_0 : float32[1, 1]):
+            %sin : float32[1, 1] = aten.sin(%args_0)
             return [%sin]
         >>> print(tt.compiler.minify(f, [tt.ones(8, 8)]))
         The program does not fail: compiled, it gives what its operators give one by one.

@@ -134,8 +134,8 @@ def _resized(program: Program, size: int, smaller: int, multiples: bool) -> Prog
                 tensor = tensor.narrow(dim, 0, n // size * smaller)
         inputs.append(copied(tensor.contiguous()))
 
-    def run(*arguments: Any) -> tuple[Any, ...]:
-        values = dict(zip(program.graph.find_nodes(op="placeholder"), arguments, strict=True))
+    def run(*args: Any) -> tuple[Any, ...]:
+        values = dict(zip(program.graph.find_nodes(op="placeholder"), args, strict=True))
 
         def argument(value: Any) -> Any:
             if isinstance(value, Node):

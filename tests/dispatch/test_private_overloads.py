@@ -38,7 +38,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: aten._lu_solve(MATRIX, INT, MATRIX, False), RuntimeError, "pivots"),
     (lambda: aten._lu_solve(CUBE, PIVOTS.expand(2, 3), MATRIX, False), RuntimeError, "batch of LU"),
     (lambda: aten._lu_solve(MATRIX, PIVOTS, tt.ones(2, 3), False), RuntimeError, "LU"),
-    (lambda: aten._quantize_affine(3, 1.0, 0, tt.qint8), TypeError, "must be Tensor, not int"),
+    (lambda: aten._quantize_affine(3, 1.0, 0, tt.qint8), RuntimeError, "value of type 'Tensor' for argument 'self'"),
     (lambda: aten._scaled_dot_product_attention_math(tt.ones(()), MATRIX, MATRIX), RuntimeError, "query"),
     (lambda: aten._scaled_dot_product_attention_math(MATRIX, MATRIX, tt.ones(3)), RuntimeError, "value"),
     (lambda: aten._select_first(MATRIX, 0.5), TypeError, "must be int, not float"),
