@@ -254,7 +254,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Q.linear_prepack(example("cpu", tt.qint8)[0], None), RuntimeError, "should be 2-dimensional"),
     (lambda: Q.linear(example("cpu", tt.qint8), packed(), 0.1, 0), RuntimeError, "QUInt8 but got QInt8"),
     (lambda: Q.linear(example("cpu")[:, :2], packed(), 0.1, 0), RuntimeError, "packB should be equal to K"),
-    (lambda: Q.linear(example("cpu"), tt.ones(2, 3), 0.1, 0), TypeError, "LinearPackedParams"),
+    (lambda: Q.linear(example("cpu"), tt.ones(2, 3), 0.1, 0), RuntimeError, "LinearPackedParams"),
 ]
 
 
