@@ -302,7 +302,7 @@ def _replace(nodes: dict[Node, Node]) -> None:
         node.graph.erase_node(node)
 
 
-def _is_made(tensor: Any, existing: dict[int, Any]) -> bool:
+def _is_made(tensor: TensorImpl, existing: dict[int, Any]) -> bool:
     """Return True if the function made a tensor and its memory, so that a write to it affects no other tensor."""
     if id(tensor) in existing or tensor._spec.requires_grad:
         return False

@@ -200,7 +200,7 @@ class TracedFunction:
                     "the function registers a hook on an argument, or has it retain its gradient"
                 )
 
-    def _take_results(self, result: Any, results: list[Any]) -> None:
+    def _take_results(self, result: object, results: list[Any]) -> None:
         """Keep the leaves of the result, objects apart: those are the same in each call, or the result has no graph."""
         counts = (
             [len(tree_flatten(each)[0]) for each in result] if isinstance(result, tuple) else [len(results)]

@@ -54,7 +54,7 @@ def graph_of(rows: Sequence[Mapping[str, Any]], like: Graph) -> Graph:
     return made
 
 
-def _row(value: Any, index_of: Mapping[Node, int]) -> Any:
+def _row(value: object, index_of: Mapping[Node, int]) -> Any:
     if isinstance(value, Node):
         return Reference(index_of[value])
     if isinstance(value, TensorSpec):

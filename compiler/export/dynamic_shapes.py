@@ -136,7 +136,7 @@ def dynamic_sizes(
 
 
 def _collect(
-    path: str, value: Any, shape: Any, dimension_names: list[dict[int, str]], dims: dict[str, Dim]
+    path: str, value: object, shape: Any, dimension_names: list[dict[int, str]], dims: dict[str, Dim]
 ) -> None:
     if isinstance(value, TensorImpl):
         dimension_names.append(_of_tensor(path, value, shape, dims))
@@ -159,7 +159,7 @@ def _collect(
         _collect(f"{path}[{i}]", child, each, dimension_names, dims)
 
 
-def _of_tensor(path: str, tensor: Any, shape: Any, dims: dict[str, Dim]) -> dict[int, str]:
+def _of_tensor(path: str, tensor: TensorImpl, shape: Any, dims: dict[str, Dim]) -> dict[int, str]:
     rows = enumerate(shape or ()) if not isinstance(shape, Mapping) else shape.items()
     named: dict[int, str] = {}
     for index, dim in rows:

@@ -178,7 +178,7 @@ def _finisher(spec: TreeSpec) -> Callable[[Sequence[Any]], Any]:
     return lambda leaves: tree_unflatten(list(leaves), spec)
 
 
-def check_tensor(subject: str, tensor: Any, expected: TensorSpec) -> None:
+def check_tensor(subject: str, tensor: object, expected: TensorSpec) -> None:
     """Raise TypeError or RuntimeError unless a value is a tensor that looks as expected."""
     if not isinstance(tensor, TensorImpl):
         raise TypeError(f"{subject}: expected a Tensor, got {type(tensor).__name__}")

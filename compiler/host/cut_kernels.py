@@ -25,13 +25,13 @@ class _Stage(NamedTuple):
         function: Function from arrays, and for a dropout its seed and first counter, to arrays.
         inputs: The slots of its inputs.
         outputs: The slots of its results; -1 for an unused result.
-        draw: Its number among the random ops; None for other parts.
+        random_op: Its index among the random ops; None for other parts.
     """
 
     function: Callable[..., Any]
     inputs: list[int]
     outputs: list[int]
-    draw: int | None
+    random_op: int | None
 
 
 def cut_kernel(
@@ -53,17 +53,17 @@ def cut_kernel(
         input_slots = [slot_of[node] for node in inputs]
         slot_of |= {node: len(slot_of) + i for i, node in enumerate(filter(None, made))}
         outputs = [-1 if node is None else slot_of[node] for node in made]
-        draw = kernel.draws.index(part) if isinstance(part, DropoutCall) else None
-        stages.append(_Stage(function, input_slots, outputs, draw))
+        random_op = kernel.draws.index(part) if isinstance(part, DropoutCall) else None
+        stages.append(_Stage(function, input_slots, outputs, random_op))
     reserve = reservation(kernel.draws) if kernel.draws else None
     results = [slot_of[node] for node in kernel.outputs]
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         values = dict(enumerate(inputs))
         numbers = [] if reserve is None else reserve().tolist()
-        for function, input_slots, outputs, draw in stages:
+        for function, input_slots, outputs, random_op in stages:
             arrays = [values[slot] for slot in input_slots]
-            results_ = function(*arrays) if draw is None else function(*arrays, *numbers[draw])
+            results_ = function(*arrays) if random_op is None else function(*arrays, *numbers[random_op])
             values.update(zip(outputs, results_, strict=True))
         return tuple([values[slot] for slot in results])
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...cpu_fallback.widen import compute_dtype
 from ...dispatch.structured.allocation import allocator_of
@@ -72,7 +73,7 @@ def eager_draw(call: DropoutCall) -> Callable[..., tuple[Any, ...]]:
     into = kernel_of("native_dropout", "native_dropout_stub", outputs, {"input": call.spec, "p": float})
     allocators, p = [allocator_of(spec) for spec in outputs], call.p
 
-    def draw(operand: Any, seed: int, first: int) -> tuple[Any, ...]:
+    def draw(operand: NDArray[Any], seed: int, first: int) -> tuple[Any, ...]:
         made = tuple([new() for new in allocators])
         into(*made, operand, p, seed, first)
         return made

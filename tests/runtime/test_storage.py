@@ -2,7 +2,10 @@
 
 import ctypes
 import gc
+import os
 import platform
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -397,12 +400,32 @@ def test_a_tensor_of_a_storage_is_a_view() -> None:
     assert floats.data_ptr() == storage.data_ptr() == whole.data_ptr()
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
-def test_large_blocks_stay_in_the_heap_where_their_pages_are_reused():
-    block = np.empty(31 << 20, np.uint8)
-    chunk_size = ctypes.c_size_t.from_address(block.ctypes.data - ctypes.sizeof(ctypes.c_size_t)).value
-    is_mapped = chunk_size & 2
-    assert not is_mapped
+PAGES_OF_TWO_BLOCKS = """
+import resource
+import numpy as np
+import triten
+for _ in range(2):
+    block = np.empty(30 << 20, np.uint8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block[::4096] = 1
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    del block
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="keep_freed_pages changes glibc's malloc alone")
+def test_pages_of_the_first_freed_block_serve_the_second() -> None:
+    """The process is a new one: a large block that this one has freed raises malloc's thresholds, too."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PAGES_OF_TWO_BLOCKS],
+        env={**variables, "NUMPY_MADVISE_HUGEPAGE": "0"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    first, second = map(int, done.stdout.split())
+    assert second < first / 10
 
 
 @pytest.mark.parametrize(
