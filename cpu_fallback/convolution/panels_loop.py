@@ -16,7 +16,7 @@ from ...runtime.cpu.calling_convention import HEADER
 from ...runtime.cpu.code import Code, module_calls
 from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.cpu.vector_tile import Shape, VectorTile
-from .panels import BLOCK, COPY, LINE_BYTES, OUTPUTS, PART, RUN, SUMS, TAP
+from .panel_tables import BLOCK, COPY, LINE_BYTES, OUTPUTS, PART, RUN, SUMS, TAP
 
 VECTORS = 2
 """Vectors of a panel's row."""

@@ -11,7 +11,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from . import few_taps, panels, pointwise, small_planes, tiles, winograd
+from . import few_taps, panel_weight_gradient, pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -32,7 +32,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if conv.is_empty:
         return PlannedKernel(_zero)
     if tiles.applies(conv, call.outputs[0]):
-        return _by_panels(conv) if panels.sums_apply(conv) else _weight_tiled(call, conv)
+        return _by_panels(conv) if panel_weight_gradient.applies_to(conv) else _weight_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_weight, _weight_by_columns)
     return _weight_by_columns(call, conv)
@@ -46,7 +46,7 @@ def _by_panels(conv: Convolution) -> PlannedKernel:
         conv.channels,
         conv.outputs,
     )
-    sums = panels.PanelSums(conv)
+    sums = panel_weight_gradient.PanelSums(conv)
 
     def into(out: Array, grad: Array, input: Array) -> None:
         sums(out, np.ascontiguousarray(grad), np.ascontiguousarray(input))

@@ -415,7 +415,7 @@ for _ in range(2):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="keep_freed_pages changes glibc's malloc alone")
 def test_pages_of_the_first_freed_block_serve_the_second() -> None:
-    """The process is a new one: a large block that this one has freed raises malloc's thresholds, too."""
+    """Run in a new process: a large block that this one has freed raises malloc's thresholds, too."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run(
         [sys.executable, "-P", "-c", PAGES_OF_TWO_BLOCKS],

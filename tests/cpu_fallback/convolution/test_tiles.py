@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.convolution import panels, tiles
+from triten.cpu_fallback.convolution import panel_weight_gradient, panels, tiles
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.tests.compiled_code import needs_llvm
 
@@ -105,8 +105,9 @@ def test_bands_of_lines(rng: np.random.Generator, small: pytest.MonkeyPatch, nam
         ("MAX_SUMMED", 30),
     ):
         small.setattr(tiles, name, value)
-    for name, value in (("PLANE_BYTES", 1 << 9), ("MIN_LINES", 2), ("MAX_SUMMED_BYTES", 1 << 12)):
+    for name, value in (("PLANE_BYTES", 1 << 9), ("MIN_LINES", 2)):
         small.setattr(panels, name, value)
+    small.setattr(panel_weight_gradient, "MAX_SUMMED_BYTES", 1 << 12)
     Dispatcher.singleton().forget_all()
     for one, another in zip(made(*given, convolve, *geometry), expected, strict=True):
         np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-11)
