@@ -29,10 +29,11 @@ from ..runtime.scalar_type import (
     integer_limits,
 )
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.storage import Storage, TypedStorageBase, lend, untyped_bytes
+from ..runtime.storage import Storage, TypedStorageBase, untyped_bytes
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
+from ..runtime.version_cell import lend
 from .core.factory_options import check_flags, check_requires_grad
 from .core.op_overload import find_overload
 from .iterator.type_promotion import promote_types
@@ -75,7 +76,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     made = _over_array(array)
-    lend(made._data)
+    lend(made)
     return made
 
 

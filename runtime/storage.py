@@ -18,6 +18,7 @@ from .data_ptr import DataPtr
 from .device import CPU
 from .device import device as Device
 from .regular_file import open_regular
+from .version_cell import is_lent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,14 +32,6 @@ _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictiona
 shared_roots: dict[int, Any] = {}
 """Blocks of memory shared with other processes, by the identity of their root."""
 
-_lent_roots: dict[int, weakref.ref[Any]] = {}
-"""Roots whose memory the user's ndarrays share, by identity. Their storages are not resized: a resize would move the
-tensors to other memory, and leave the ndarrays behind. The references have no callbacks, which would cost `numpy`
-more than all the rest; `lend` removes dead ones when the dictionary has grown to `_lent_limit`.
-"""
-_LEAST_LENT_LIMIT = 1024
-_lent_limit = [_LEAST_LENT_LIMIT]
-
 FOLLOWERS = "_followers"
 """Attribute of tensors whose memory comes and goes. It is a list of weak references to other tensors over the memory
 that live longer than a call; the code that keeps one adds it.
@@ -51,25 +44,6 @@ def root_of(data: Any) -> Any:
     if isinstance(data, DataPtr):
         return data if base is None else base
     return base if type(base) is np.ndarray or isinstance(base, DataPtr) else data
-
-
-def lend(data: NDArray[Any]) -> None:
-    """Note that the user has an ndarray over this host memory, from `Tensor.numpy` or `from_numpy`."""
-    base = data.base
-    root = base if type(base) is np.ndarray else data
-    known = _lent_roots.get(id(root))
-    if known is None or known() is not root:
-        if len(_lent_roots) >= _lent_limit[0]:
-            for identity, reference in list(_lent_roots.items()):
-                if reference() is None:
-                    _lent_roots.pop(identity, None)
-            _lent_limit[0] = max(_LEAST_LENT_LIMIT, 2 * len(_lent_roots))
-        _lent_roots[id(root)] = weakref.ref(root)
-
-
-def _is_lent(root: Any) -> bool:
-    known = _lent_roots.get(id(root))
-    return known is not None and known() is root
 
 
 def address_of(data: Any) -> int:
@@ -137,7 +111,10 @@ class Storage:
 
     def resizable(self) -> bool:
         """Return True if `resize_` may change the size: the memory is this process's own, and no ndarray shares it."""
-        return self.can_resize and not _is_lent(self.root)
+        return self.can_resize and not self._is_lent()
+
+    def _is_lent(self) -> bool:
+        return any(is_lent(tensor) for tensor in self._tensors.values())
 
     @property
     def allocator(self) -> allocators.Allocator:
@@ -152,7 +129,7 @@ class Storage:
         if nbytes < 0:
             raise RuntimeError(f"resize_: size must not be negative, got {nbytes}")
         if not self.resizable():
-            why = " (a NumPy array shares its memory; resize a clone)" if _is_lent(self.root) else ""
+            why = " (a NumPy array shares its memory; resize a clone)" if self._is_lent() else ""
             raise RuntimeError(f"Trying to resize storage that is not resizable{why}")
         if nbytes == self.nbytes():
             return self

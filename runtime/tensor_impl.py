@@ -76,7 +76,7 @@ class TensorImpl(GenericBase):
 
     _data: Any
     _spec: TensorSpec
-    _version_cell: list[int] | None
+    _version_cell: list[Any] | None
     _autograd: Any
     _view_base: TensorImpl | None
     _creation: Any

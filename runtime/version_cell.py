@@ -1,7 +1,9 @@
-"""Version cells: lists `[version]` or `[version, mark]` that a tensor, its views and its detached aliases share.
+"""Version cells: lists `[version, mark, LENT]` that a tensor, its views and its detached aliases share.
 
-The first item counts in-place writes. The mark is an object that tensors hold that share the cell and are no views, in
-the slot `_alias_mark`. Its reference count lets `may_have_views` answer without a search of all objects of the process.
+- `version` counts in-place writes. The other items are added when they are needed.
+- `mark` is an object. Tensors that share the cell and are no views hold it in the slot `_alias_mark`. Its reference
+  count lets `may_have_views` answer without a search of all objects of the process.
+- `LENT` records that the user has an ndarray over the memory.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+LENT = object()
 _LOCAL_REFERENCES = 2
 """References to an object held by a local variable and by the argument of `sys.getrefcount`."""
 
@@ -36,3 +39,26 @@ def may_have_views(tensor: Any, holders: int = 1) -> bool:
         aliases = sys.getrefcount(mark) - _LOCAL_REFERENCES - 1  # `cell`
         others -= aliases - (getattr(tensor, "_alias_mark", None) is mark)
     return others > 0
+
+
+def lend(tensor: Any) -> None:
+    """Record that the user has an ndarray over the memory of a tensor, from `Tensor.numpy` or `from_numpy`.
+
+    A resize would move the tensor to other memory and leave the ndarray behind, so storages refuse it from then on.
+    """
+    cell = tensor._version_cell
+    if cell is None:
+        if tensor._spec.is_inference:
+            tensor._alias_mark = LENT
+        else:
+            tensor._version_cell = [0, object(), LENT]
+    elif len(cell) == 1:
+        cell += (object(), LENT)
+    elif LENT not in cell:
+        cell.append(LENT)
+
+
+def is_lent(tensor: Any) -> bool:
+    """Return True if the user has, or had, an ndarray over the memory of a tensor."""
+    cell = tensor._version_cell
+    return LENT in cell if cell is not None else getattr(tensor, "_alias_mark", None) is LENT

@@ -18,9 +18,9 @@ from ...runtime.local_dispatch_key_set import effective, modes
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
-from ...runtime.storage import lend
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
+from ...runtime.version_cell import LENT, lend
 from ..core.factory_options import check_flags
 from ..core.op_overload import find_overload
 from ..generated.functions.views import t_plans
@@ -110,9 +110,10 @@ class ConversionMethods(_Base):
                 f"Got unsupported ScalarType {spec.dtype.scalar_name}: dequantize() or int_repr() give tensors that "
                 "NumPy has dtypes for"
             )
-        array = tensor._data
-        lend(array)
-        return array  # type: ignore[no-any-return]
+        cell = tensor._version_cell
+        if cell is None or cell[-1] is not LENT:
+            lend(tensor)
+        return tensor._data  # type: ignore[no-any-return]
 
     def new_tensor(
         self,
