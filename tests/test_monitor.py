@@ -61,6 +61,16 @@ def test_a_window_that_has_ended_is_logged_by_the_next_value(events, monkeypatch
     assert [event.data for event in events] == [{"x.sum": 3.0}]
 
 
+def test_the_open_window_is_logged_when_its_statistics_are_deleted(events):
+    stat = Stat("loss", [Aggregation.SUM], timedelta(hours=1), 10)
+    stat.add(2.0)
+    stat.add(3.0)
+    del stat
+    assert [event.data for event in events] == [{"loss.sum": 5.0}]
+    Stat("loss", [Aggregation.SUM], timedelta(hours=1))
+    assert len(events) == 1, "a window without values is no event"
+
+
 def test_statistics_are_written_as_scalars():
     written = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -88,7 +89,8 @@ class EventHandlerHandle:
         self._handler = handler
 
 
-_handlers: list[EventHandlerHandle] = []
+_handlers: tuple[EventHandlerHandle, ...] = ()
+"""Replaced as a whole, so that `log_event` needs no lock: a finalizer may call it while this thread holds one."""
 _handlers_lock = threading.Lock()
 
 
@@ -111,9 +113,10 @@ def register_event_handler(callback: Handler) -> EventHandlerHandle:
     """
     if not callable(callback):
         raise TypeError(f"register_event_handler(): callback must be callable, but got {callback!r}")
+    global _handlers
     handle = EventHandlerHandle(callback)
     with _handlers_lock:
-        _handlers.append(handle)
+        _handlers = (*_handlers, handle)
     return handle
 
 
@@ -123,18 +126,16 @@ def unregister_event_handler(handler: EventHandlerHandle) -> None:
         raise TypeError(
             f"unregister_event_handler(): handler must be an EventHandlerHandle, but got {handler!r}"
         )
+    global _handlers
     with _handlers_lock:
-        if handler in _handlers:
-            _handlers.remove(handler)
+        _handlers = tuple([each for each in _handlers if each is not handler])
 
 
 def log_event(event: Event) -> None:
     """Call all registered handlers with `event`, in the order of their registration."""
     if not isinstance(event, Event):
         raise TypeError(f"log_event(): event must be an Event, but got {event!r}")
-    with _handlers_lock:
-        handles = list(_handlers)
-    for handle in handles:
+    for handle in _handlers:
         handle._handler(event)
 
 
@@ -143,7 +144,7 @@ class Stat:
 
     The event is named ``"torch.monitor.Stat"``. Its data are the aggregations, named after the statistics and the
     aggregation: ``"loss.mean"``. A window is logged by the first `add` after its end, or by the `add` that reaches
-    `max_samples`. Further values of that window are then dropped.
+    `max_samples`. Further values of that window are then dropped. The last window is logged when the object is deleted.
 
     Args:
         name: The name of the statistics.
@@ -190,6 +191,10 @@ class Stat:
         self._last = dict.fromkeys(chosen, 0.0)
         self._window = self._current_window()
         self._logged_window: int | None = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_values", None) and not sys.is_finalizing():
+            self._close()
 
     @property
     def name(self) -> str:
