@@ -96,8 +96,8 @@ TASKS = (
     Task(
         "Add a fusion",
         "compiler.passes.cross_entropy",
-        "if set(found.softmax.users) != readers or (found.backward is None) != (gradient is None):",
-        "if (found.backward is None) != (gradient is None):",
+        "if set(pattern.softmax.users) != readers or (pattern.backward is None) != (gradient is None):",
+        "if (pattern.backward is None) != (gradient is None):",
     ),
     Task(
         "Add a layer",

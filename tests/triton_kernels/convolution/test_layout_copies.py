@@ -27,7 +27,7 @@ def holds(operands, tensors):
     copied = plan_copies(operands)
     assert copied is not None
     for operand, tensor, data in zip(operands, tensors, copied(*(t._data for t in tensors)), strict=True):
-        found, want = read(data, operand.laid), tensor.cpu().numpy().reshape(operand.given.sizes)
+        found, want = read(data, operand.laid), tensor.cpu().numpy().reshape(operand.spec.sizes)
         inside = tuple(slice(size) for size in want.shape)
         assert found[inside].tobytes() == np.ascontiguousarray(want).tobytes(), operand
         outside = found.copy()
