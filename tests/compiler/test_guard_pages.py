@@ -1,7 +1,7 @@
 """Native loops run beside guard pages: an out-of-bounds load or store ends the process.
 
 Every input ends where an inaccessible page starts, or starts where one ends; so do the results of compiled
-kernels. Sizes are odd, so that vectors, tiles and parts have remainders.
+kernels and the buffers of eager loops. Sizes are odd, so that vectors, tiles and parts have remainders.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import loops, ranged_loops, reduction_loops
+from triten.cpu_fallback import plain_numpy
+from triten.runtime.cpu import workspace
 from triten.runtime.tensor_spec import TensorSpec
 from triten.tests.compiled_code import needs_llvm
 
@@ -40,11 +42,14 @@ def guarded(shape: tuple[int, ...], dtype: Any, *, ends: bool) -> Array:
 
 
 @pytest.fixture(params=[True, False], ids=["ends", "begins"])
-def beside(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[tt.Tensor], tt.Tensor]:
+def ends(request: pytest.FixtureRequest) -> bool:
+    """Return True if arrays end where a page without access starts, False if they start where one ends."""
+    return request.param
+
+
+@pytest.fixture
+def beside(ends: bool, monkeypatch: pytest.MonkeyPatch) -> Callable[[tt.Tensor], tt.Tensor]:
     """Return a function that copies a tensor to guarded memory, where results of compiled kernels lie as well."""
-    ends: bool = request.param
 
     def allocator_of(spec: TensorSpec) -> Callable[[], Array]:
         assert spec.is_contiguous
@@ -60,6 +65,22 @@ def beside(
         return tt.from_numpy(own).requires_grad_(x.requires_grad)
 
     return copied
+
+
+@pytest.fixture
+def guarded_buffers(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let eager kernels allocate their buffers and results in guarded memory."""
+
+    def empty(shape: Any, dtype: Any = float, order: str = "C", **options: Any) -> Array:
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+        if order != "C" or options or np.dtype(dtype).hasobject or 0 in sizes:
+            return real(shape, dtype, order, **options)
+        return guarded(sizes, dtype, ends=ends)
+
+    real = np.empty
+    monkeypatch.setattr(workspace._kept, "room", None)
+    for module in (np, plain_numpy.np):
+        monkeypatch.setattr(module, "empty", empty)
 
 
 def floats(*shape: int) -> tt.Tensor:
@@ -117,17 +138,35 @@ def test_picks(beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
         tt.testing.assert_close(tt.compile(function, fullgraph=True)(*given), function(x, of_rows, line))
 
 
+def gates(count: int, inputs: int, width: int) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a recurrent layer's operands: nine steps of 21 sequences, weights, biases."""
+    rows = count * width
+    return (9, 21, inputs), (rows, inputs), (rows, width), (rows,), (rows,)
+
+
+STATES = floats(2, 1, 21, 64)
 CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "convolution": (lambda x, w: F.conv2d(x, w, padding=1), ((2, 5, 19, 23), (7, 5, 3, 3))),
     "strided": (lambda x, w: F.conv2d(x, w, stride=2), ((1, 17, 33, 31), (33, 17, 5, 3))),
+    "panels": (lambda x, w: F.conv2d(x, w, padding=1), ((2, 29, 7, 9), (19, 29, 3, 3))),
+    "panels of lines": (lambda x, w: F.conv2d(x, w, padding=1), ((1, 25, 37, 41), (33, 25, 3, 3))),
+    "panels of many channels": (lambda x, w: F.conv2d(x, w, padding=1), ((2, 131, 5, 3), (257, 131, 3, 3))),
+    "strided panels": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), ((3, 27, 11, 13), (17, 27, 3, 3))),
+    "dilated panels": (lambda x, w: F.conv2d(x, w, dilation=2), ((1, 31, 9, 11), (35, 31, 3, 3))),
     "depthwise": (lambda x, w: F.conv2d(x, w, padding=1, groups=19), ((1, 19, 21, 17), (19, 1, 3, 3))),
     "attention": (F.scaled_dot_product_attention, ((1, 3, 67, 33), (1, 3, 71, 33), (1, 3, 71, 33))),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), ((3, 7, 11, 13), (7,), (7,))),
     "group_norm": (lambda x, w, b: F.group_norm(x, 3, w, b), ((3, 9, 11, 13), (9,), (9,))),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (129,), w, b), ((65, 129), (129,), (129,))),
+    "lstm": (
+        lambda x, *w: tt.lstm(x, list(STATES), w, True, 1, 0.0, True, False, False)[0],
+        gates(4, 11, 64),
+    ),
+    "gru": (lambda x, *w: tt.gru(x, STATES[0], w, True, 1, 0.0, True, False, False)[0], gates(3, 11, 64)),
 }
 
 
+@pytest.mark.usefixtures("guarded_buffers")
 @pytest.mark.parametrize("name", CALLS)
 def test_eager_loops_and_their_gradients(name: str, beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
     function, shapes = CALLS[name]
