@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.device import CPU
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import float32, float64
 from ..autograd.tangents import tangents_of
-from ..core.mode_stack import sees_whole
+from ..core.mode_stack import sees_whole, stack
 from ..generated import functions as ops
 from ..structured.operand_checks import check_ranks
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+_FUNCTIONALIZE_BIT = functionality_bit(Functionality.Functionalize)
+_PYTHON_BIT = functionality_bit(Functionality.Python)
 
 State = tuple["Tensor", ...]
 """State of a cell after a step: the hidden state, and an LSTM's cell state."""
@@ -208,15 +212,18 @@ def _whole_direction(
 
 
 def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) -> bool:
-    """Return True if `_fused_rnn_layer` supports the call: plain float32 or float64 CPU tensors without tangents."""
+    """Return True if `_fused_rnn_layer` supports the call: float32 or float64 CPU tensors without tangents, which are
+    plain, functional, or seen by a mode that takes the parts of operators.
+    """
     bias = cell.bias(weights)
+    supported_keys = _FUNCTIONALIZE_BIT | (_PYTHON_BIT if modes and stack.modes else 0)
     operands = [share, *state, weights.w_hh] + ([] if bias is None else [bias])
     dtype = share._spec.dtype
     if weights.w_hr is not None or dtype not in (float32, float64):
         return False
     for x in operands:
         spec = x._spec
-        if spec.dtype is not dtype or spec.device is not CPU or spec.keys or tangents_of(x):
+        if spec.dtype is not dtype or spec.device is not CPU or spec.keys & ~supported_keys or tangents_of(x):
             return False
     sizes, hidden = share._spec.sizes, state[0]._spec.sizes
     if len(sizes) != 3 or len(hidden) != 2 or 0 in sizes:
