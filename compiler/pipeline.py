@@ -21,11 +21,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Graph, Node
 from .backends import Backend, Compiled, boxed, interpreted
 from .cuda_graphs.eligibility import device_of, specs_of
-from .epilogues import PRODUCTS, with_epilogues
+from .epilogues import product_call, with_epilogues
 from .host.block_reductions import host_reduction_kernel
 from .host.pointwise import host_kernel
 from .host.replay import replay
@@ -145,18 +144,13 @@ def _run(passes: Sequence[Pass], graph: Graph) -> Graph:
 def schedule_of(graph: Graph) -> Schedule:
     """Return the schedule of a graph to which the passes have been applied."""
     schedule = fused_schedule(graph)
-    if _has_matmuls(graph):
+    if any(product_call(node) is not None for node in graph.nodes):
         from .triton.products import is_served
 
         schedule = with_epilogues(schedule, is_served)
         schedule = with_prologues(schedule, is_served)
     schedule = with_channel_norms(schedule)
     return with_single_steps(schedule)
-
-
-def _has_matmuls(graph: Graph) -> bool:
-    operators = (n.target for n in graph.find_nodes(op="call_function"))
-    return any(isinstance(each, OpOverload) and each._entry.name in PRODUCTS for each in operators)
 
 
 def kernel_for(kernel: Kernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:

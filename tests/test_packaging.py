@@ -132,6 +132,20 @@ print(*sorted(name for name in sys.modules if name.startswith("triten.runtime.cu
     assert run.stdout.split() == [f"triten.runtime.cuda.{name}" for name in own]
 
 
+def test_a_compiled_program_on_the_cpu_loads_no_triton_kernels(tmp_path: Path) -> None:
+    program = """
+import sys, triten as tt
+layer = tt.nn.Linear(3, 4)
+tt.compile(lambda x: layer(x).relu().sum())(tt.ones(2, 3)).backward()
+folders = "triten.compiler.triton", *(f"triten.triton_kernels.{name}" for name in ("products", "convolution"))
+print(*sorted(name for name in sys.modules if name.startswith(folders)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == []
+
+
 @pytest.mark.parametrize("name", ["multiprocessing", "random", "signal", "types"])
 def test_a_name_of_python_s_own_means_python_s_module_in_the_root(name: str) -> None:
     program = f"import {name}, triten.{name}; print({name}.__file__)"
