@@ -6,7 +6,8 @@ For each row a virtual environment of its own is made, kept for the next time, a
 * compiled: every kernel compiles for sm_80, sm_90 and sm_100 as the gate wants it, a user's ``kernel[grid](tensors)``
   reaches the driver, over CuPy and the stand-in for libcuda too, and nothing imports a `torch` that is installed;
 * interpreted: the tests of the CUDA runtime and of the Triton kernels, in Triton's interpreter;
-* emulated: Triton programs and a few operators, compiled and executed by the emulator, in seconds.
+* emulated: Triton programs and a few operators, compiled and executed by the emulator, in seconds;
+* programs: the same programs in Triton's interpreter.
 
 A row is a Python, and packages at the oldest versions that pyproject.toml allows, or at the newest that the index has.
 The rows `base-oldest` have neither Triton nor CuPy, the rows `emulated` no CuPy. An interpreter that is not found is a
@@ -53,7 +54,10 @@ TESTS = {
     "compiled": COMPILED,
     "interpreted": (*INTERPRETED, *(f"--ignore={file}" for file in COMPILED)),
     "emulated": EMULATED,
+    "programs": EMULATED,
 }
+DEVICES = {"emulated": "emulate", "programs": "interpret"}
+"""TRITEN_CUDA of checks that do not set it themselves."""
 RUNNERS = ("pytest", "pytest-xdist", "hypothesis", "pyyaml")
 NEEDED = ("numpy", "scipy", "ml_dtypes")
 CUDA = ("triton", "cupy-cuda13x")
@@ -103,7 +107,7 @@ def rows() -> Iterator[Row]:
     ):
         packages = (*NEEDED, f"triton == {triton}")
         yield Row(f"{RUNNING}-triton-{triton}", RUNNING, (*packages, "cupy-cuda13x"), checks)
-        yield Row(f"{RUNNING}-emulated-{triton}", RUNNING, packages, ("emulated",))
+        yield Row(f"{RUNNING}-emulated-{triton}", RUNNING, packages, ("emulated", "programs"))
 
 
 def version_of(python: Path | str) -> str | None:
@@ -164,8 +168,8 @@ def run(row: Row, check: str, python: Path, folder: Path, workers: str) -> tuple
     hidden = ("PYTHONPATH", "TRITEN_CUDA", "TRITON_INTERPRET", "PYTEST_ADDOPTS")
     variables = {k: v for k, v in os.environ.items() if k not in hidden}
     variables |= {"PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(folder / row.name / "cache")}
-    if check == "emulated":
-        variables["TRITEN_CUDA"] = "emulate"
+    if check in DEVICES:
+        variables["TRITEN_CUDA"] = DEVICES[check]
     settings = ("-o", f"cache_dir={folder / row.name / 'pytest'}", "-n", workers)
     command = [python, "-P", "-m", "pytest", "-q", *settings, *TESTS[check]]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)

@@ -161,7 +161,8 @@ def _pointers_of(handle: Any, offsets: Any, checked: Any) -> tuple[Any, Any]:
     itemsize = handle.base.dtype.element_ty.primitive_bitwidth // 8
     sizes = handle.block_shape
     unit_shape = [1] * len(sizes)
-    pointers = np.broadcast_to(handle.base.data.reshape(-1, *unit_shape), (1, *sizes))
+    bases = handle.base.data.reshape(-1, *unit_shape)
+    pointers = np.broadcast_to(bases, (len(bases), *sizes))
     inside = np.ones((1, *sizes), bool)
     for axis, size in enumerate(sizes):
         along = [*unit_shape[:axis], size, *unit_shape[axis + 1 :]]

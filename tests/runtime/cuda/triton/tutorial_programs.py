@@ -323,6 +323,53 @@ def test_attention():
     assert tt.allclose(o.cpu().float(), r, atol=0.01)
 
 
+has_block_pointers = pytest.mark.skipif(
+    tuple(int(each) for each in triton.__version__.split(".")[:2]) >= (3, 8),
+    reason="Triton has none from 3.8 on",
+)
+
+
+@triton.jit
+def batched_matmul_kernel(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    pa = tl.make_block_ptr(a + batch * M * K, (M, K), (K, 1), (i * BM, 0), (BM, BK), (1, 0))
+    pb = tl.make_block_ptr(b + batch * K * N, (K, N), (N, 1), (0, j * BN), (BK, BN), (1, 0))
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(tl.cdiv(K, BK)):
+        x = tl.load(pa, boundary_check=(0, 1), padding_option="zero")
+        y = tl.load(pb, boundary_check=(0, 1), padding_option="zero")
+        acc += tl.dot(x, y)
+        pa = tl.advance(pa, (0, BK))
+        pb = tl.advance(pb, (BK, 0))
+    pc = tl.make_block_ptr(c + batch * M * N, (M, N), (N, 1), (i * BM, j * BN), (BM, BN), (1, 0))
+    tl.store(pc, acc.to(tl.float16), boundary_check=(0, 1))
+
+
+@has_block_pointers
+def test_block_pointers():
+    B, M, N, K = 5, 40, 24, 56
+    a = tt.randn(B, M, K, device="cuda", dtype=tt.float16)
+    b = tt.randn(B, K, N, device="cuda", dtype=tt.float16)
+    c = tt.empty(B, M, N, device="cuda", dtype=tt.float16)
+    batched_matmul_kernel[triton.cdiv(M, 16), triton.cdiv(N, 16), B](a, b, c, M, N, K, BM=16, BN=16, BK=32)
+    assert tt.allclose(c.cpu().float(), a.cpu().float() @ b.cpu().float(), atol=0.02, rtol=0.01)
+
+
+@triton.jit
+def row_sums_kernel(x, out, stride, N, BLOCK: tl.constexpr):
+    row = tl.make_block_ptr(x + tl.program_id(0) * stride, (N,), (1,), (0,), (BLOCK,), (0,))
+    total = tl.sum(tl.load(row, boundary_check=(0,), padding_option="zero"), axis=0)
+    tl.store(tl.make_block_ptr(out + tl.program_id(0), (1,), (1,), (0,), (1,), (0,)), total[None])
+
+
+@has_block_pointers
+def test_block_pointers_to_rows():
+    x = tt.randn(37, 50, device="cuda")
+    out = tt.empty(37, device="cuda")
+    row_sums_kernel[37,](x, out, x.stride(0), 50, BLOCK=64)
+    assert tt.allclose(out.cpu(), x.cpu().sum(1), atol=1e-5)
+
+
 @triton.jit
 def grouped(
     a_ptrs,
