@@ -340,6 +340,16 @@ def _defer_collectives() -> None:
     )
 
 
+def _defer_generated_code() -> None:
+    """Make the operators of TorchInductor's generated code known, which are imported with the first of them."""
+    from .dispatch.core.dispatcher import Dispatcher
+
+    Dispatcher.singleton().defer(
+        ["inductor::_reinterpret_tensor"],
+        lambda: _import_module(f"{__package__}._inductor.operators").register,
+    )
+
+
 def _prepare_loops() -> None:
     """Have kernels of the CPU know what makes loops, which is imported with the first of them."""
     from .dispatch.structured.compiled_loops import register_compiler
@@ -349,6 +359,7 @@ def _prepare_loops() -> None:
 
 _load()
 _defer_collectives()
+_defer_generated_code()
 _register_loader("cpu", _KernelPackage(f"{__package__}.cpu_fallback", "cpu").load, _prepare_loops)
 _register_loader("cuda", _KernelPackage(f"{__package__}.triton_kernels", "cuda").load, _choose_cuda_driver)
 

@@ -110,6 +110,28 @@ class device:
             driver().set_device(self.prev_idx)
 
 
+_DeviceGuard = device
+
+
+def _exchange_device(device: int) -> int:
+    """Make a device current and return the number of the one before; -1 for a negative number, which does nothing.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.cuda._exchange_device(1), tt.cuda._exchange_device(0), tt.cuda._exchange_device(-1)
+        (0, 1, -1)
+    """
+    if device < 0:
+        return -1
+    cuda = driver()
+    before = cuda.current_device()
+    cuda.set_device(device)
+    return before
+
+
+_maybe_exchange_device = _exchange_device
+
+
 class device_of(device):
     """Context manager that makes the device of a tensor or storage current; it does nothing for a CPU tensor.
 

@@ -1,7 +1,8 @@
 """Names of the dispatcher and of the override protocol, under PyTorch's private path (`torch._C`).
 
 Programs use these private names of PyTorch to query the state of a process or a tensor. They have PyTorch's meaning
-here. `_functorch` queries tensors inside function transforms; `_nn` parses arguments.
+here. `_dynamo` has checks that generated code calls; `_functorch` queries tensors inside function transforms; `_nn`
+parses arguments.
 """
 
 from typing import TYPE_CHECKING
@@ -23,10 +24,11 @@ from ..runtime.storage import root_of as _root_of
 
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
+    from . import _dynamo as _dynamo
     from . import _functorch as _functorch
     from . import _nn as _nn
 
-__getattr__ = _lazy_names(__name__, {}, ["_functorch", "_nn"])[0]
+__getattr__ = _lazy_names(__name__, {}, ["_dynamo", "_functorch", "_nn"])[0]
 
 __all__ = [
     "_GLIBCXX_USE_CXX11_ABI",

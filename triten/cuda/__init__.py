@@ -33,6 +33,7 @@ _MODULES = {
     ),
     ".runtime_api": "CudaError DeferredCudaCallError check_error cudaStatus cudart",
     "..runtime.cuda.devices": (
+        "_DeviceGuard _exchange_device _maybe_exchange_device "
         "can_device_access_peer current_blas_handle current_device current_solver_handle device device_count "
         "device_of get_arch_list get_device_capability get_device_name get_device_properties get_gencode_flags "
         "init is_available "
@@ -59,6 +60,9 @@ has_magma = False
 """Whether MAGMA is there: cuSOLVER and cuBLAS do its work (`torch.cuda.has_magma`)."""
 
 if TYPE_CHECKING:
+    from ..runtime.cuda.devices import _DeviceGuard as _DeviceGuard
+    from ..runtime.cuda.devices import _exchange_device as _exchange_device
+    from ..runtime.cuda.devices import _maybe_exchange_device as _maybe_exchange_device
     from ..runtime.cuda.devices import can_device_access_peer as can_device_access_peer
     from ..runtime.cuda.devices import current_blas_handle as current_blas_handle
     from ..runtime.cuda.devices import current_device as current_device

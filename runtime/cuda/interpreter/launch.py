@@ -84,7 +84,7 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
     bound.apply_defaults()
     owner = driver()
     assert isinstance(owner, InterpreterDriver)
-    reader = _Arguments(kernel_name(kernel), owner.current_device())
+    reader = _Arguments(kernel_name(kernel), owner)
     values = {
         parameter.name: reader.read(i, parameter, bound.arguments[parameter.name])
         for i, parameter in enumerate(parameters)
@@ -115,9 +115,10 @@ def _is_debugged(kernel: Any, options: Mapping[str, Any]) -> bool:
 class _Arguments:
     """Conversion of a launch's arguments to the values of an interpreted kernel."""
 
-    def __init__(self, kernel: str, device: int) -> None:
+    def __init__(self, kernel: str, owner: InterpreterDriver) -> None:
         self.kernel = kernel
-        self.device = device
+        self.owner = owner
+        self.device = owner.current_device()
 
     def read(self, position: int, parameter: Parameter, value: Any) -> Any:
         """Return the value of a parameter inside the kernel."""
@@ -146,7 +147,7 @@ class _Arguments:
         if isinstance(value, MockTensor):  # a dtype that replaces a tensor, for `warmup`
             return scalar_or_pointer(argument_type(f"*{canonicalize_dtype(value.dtype)}"), 0)
         if hasattr(value, "data_ptr"):
-            raise self._out_of_reach(position, parameter, f"a {type(value).__name__} that is not triten's")
+            return self._foreign_pointer(position, parameter, value)
         if parameter.by_value and value.__class__ is int and value == 1:
             return 1
         type_ = argument_type(scalar_type(self.kernel, parameter, value))
@@ -161,6 +162,16 @@ class _Arguments:
         if not (tensor.is_cuda and tensor.device.index == self.device) and tensor._spec.numel:
             raise self._out_of_reach(position, parameter, f"on {tensor.device}")
         return scalar_or_pointer(argument_type(type_name), tensor.data_ptr())
+
+    def _foreign_pointer(self, position: int, parameter: Parameter, value: Any) -> Any:
+        """Return the pointer of another library's object, or of a program's own view of a tensor."""
+        address = value.data_ptr()
+        if not isinstance(address, int):
+            raise TypeError("data_ptr method of Pointer object must return 64-bit int")
+        is_reached = self.owner.memory(self.device).owns(address) or self.owner.host_memory.holds(address, 1)
+        if address and not is_reached:
+            raise self._out_of_reach(position, parameter, f"a {type(value).__name__} elsewhere")
+        return scalar_or_pointer(argument_type(f"*{canonicalize_dtype(value.dtype)}"), address)
 
     def _out_of_reach(self, position: int, parameter: Parameter, actual: str) -> ValueError:
         return ValueError(

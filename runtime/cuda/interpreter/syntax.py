@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator, _condition_types
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.interpreter import ASTTransformer, TensorHandle
 
 from .batch import uniform
@@ -260,11 +261,19 @@ def _undefined(name: str) -> Any:
     raise NameError(f"{name} is not defined: Triton's compiler does not know this builtin of Python")
 
 
+class StaticAssertionError(CompileTimeAssertionFailure, AssertionError):  # type: ignore[misc]
+    """Error: an assertion about constants failed. The autotuner skips configurations that raise it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(None, None, message)
+        self.message = message
+
+
 def static_assert(condition: Any, message: Any = "") -> None:
     """Check a constant (`tl.static_assert`).
 
     Raises:
-        AssertionError: if the condition is False.
+        StaticAssertionError: if the condition is False.
         NotImplementedError: unless the condition is a bool.
     """
     condition = _unwrap(condition)
@@ -273,7 +282,8 @@ def static_assert(condition: Any, message: Any = "") -> None:
             "Assertion condition could not be determined at compile-time. Make sure that it depends only on "
             f"`constexpr` values. It is of type {type(condition).__name__}"
         )
-    assert condition, _unwrap(message)
+    if not condition:
+        raise StaticAssertionError(str(_unwrap(message)))
 
 
 class _Language:

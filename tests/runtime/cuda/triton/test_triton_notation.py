@@ -226,6 +226,22 @@ class Foreign:
         return 4096
 
 
+class Window:
+    """A program's own view of a tensor, which only has what Triton asks for."""
+
+    def __init__(self, base, offset):
+        self.tensor, self.offset, self.dtype = base, offset, base.dtype
+
+    def data_ptr(self):
+        return self.tensor.data_ptr() + self.offset * self.tensor.element_size()
+
+
+def test_objects_with_an_address_and_a_dtype():
+    x, out = tt.arange(8.0, device="cuda"), tt.zeros(8, device="cuda")
+    add[(1,)](Window(x, 2), Window(x, 4), Window(out, 1), 4, BLOCK=4)
+    assert out.tolist() == [0, 6, 8, 10, 12, 0, 0, 0]
+
+
 @pytest.mark.parametrize("position", [0, 1, 2])
 @pytest.mark.parametrize(
     "wrong", [tt.ones(4), tt.ones(4, device="meta"), Foreign()], ids=["cpu", "meta", "foreign"]

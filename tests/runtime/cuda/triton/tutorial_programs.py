@@ -13,6 +13,7 @@ from triton.language.extra import libdevice
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import triten as tt
+from triten._inductor.runtime import triton_helpers
 from triten.runtime.cuda.driver import wants_interpreter
 
 
@@ -560,3 +561,72 @@ def test_operators_beside_them():
         tt.testing.assert_close(function(x, *arguments).cpu(), function(host, *on_host), atol=1e-4, rtol=1e-4)
     rounded = tt.div(x, 0.3, rounding_mode="floor").cpu()
     tt.testing.assert_close(rounded, tt.div(host, 0.3, rounding_mode="floor"))
+
+
+@triton.jit
+def welford_and_softmax_kernel(x, mean, variance, total, last, n, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    means = tl.zeros([ROWS, COLUMNS], tl.float32)
+    m2s = tl.zeros([ROWS, COLUMNS], tl.float32)
+    weights = tl.zeros([ROWS, COLUMNS], tl.float32)
+    maxima = tl.full([ROWS, COLUMNS], float("-inf"), tl.float32)
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    selected = tl.zeros([ROWS], tl.float32)
+    for start in range(0, n, COLUMNS):
+        inside = start + columns < n
+        value = tl.load(x + rows * n + start + columns, mask=inside, other=0.0)
+        new = triton_helpers.welford_reduce(value, means, m2s, weights, start == 0)
+        means, m2s = tl.where(inside, new[0], means), tl.where(inside, new[1], m2s)
+        weights = tl.where(inside, new[2], weights)
+        value = tl.where(inside, value, float("-inf"))
+        maxima, sums = triton_helpers.online_softmax_combine(maxima, sums, value, False)
+        is_last = tl.broadcast_to(start + columns == n - 1, [ROWS, COLUMNS])
+        selected += tl.where(start + COLUMNS >= n, triton_helpers.select_one(value, is_last, 1), 0.0)
+    row_mean, row_m2, row_weight = triton_helpers.welford(means, m2s, weights, 1)
+    row_max, row_sum = triton_helpers.online_softmax_reduce(maxima, sums, 1, False)
+    row = tl.arange(0, ROWS)
+    tl.store(mean + row, row_mean)
+    tl.store(variance + row, row_m2 / row_weight)
+    tl.store(total + row, row_max + tl.log(row_sum))
+    tl.store(last + row, triton_helpers.device_assert_then(row_weight == n, "all elements", selected))
+
+
+def test_helpers_of_generated_kernels():
+    x = tt.randn(4, 37, generator=tt.Generator().manual_seed(0)) * 3
+    mean, variance, total, last = (tt.empty(4, device="cuda") for _ in range(4))
+    welford_and_softmax_kernel[(1,)](x.to("cuda"), mean, variance, total, last, 37, ROWS=4, COLUMNS=16)
+    tt.testing.assert_close(mean.cpu(), x.mean(1))
+    tt.testing.assert_close(variance.cpu(), x.var(1, correction=0))
+    tt.testing.assert_close(total.cpu(), x.logsumexp(1))
+    assert last.tolist() == x[:, -1].tolist()
+
+
+@triton.jit
+def draw_kernel(out, low, high, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    drawn = triton_helpers.randint64(7, i, low.to(tl.int64), high.to(tl.int64))
+    tl.store(out + i, drawn)
+
+
+def test_random_integers_of_generated_kernels():
+    out = tt.empty(256, dtype=tt.int64, device="cuda")
+    draw_kernel[(1,)](out, -3, 5, BLOCK=256)
+    assert set(out.tolist()) == set(range(-3, 5))
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 48}), triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def scale_kernel(x, out, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK % 32 == 0, "BLOCK is a multiple of 32")
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_the_autotuner_skips_configurations_that_fail_a_static_assertion():
+    x = tt.randn(200, device="cuda")
+    out = tt.empty_like(x)
+    scale_kernel[lambda meta: (triton.cdiv(200, meta["BLOCK"]),)](x, out, 200)
+    assert tt.equal(out, x + x) and scale_kernel.best_config.kwargs == {"BLOCK": 64}
+    with pytest.raises(Exception, match="BLOCK is a multiple of 32"):
+        scale_kernel.fn[(5,)](x, out, 200, BLOCK=48)
+        tt.cuda.synchronize()
