@@ -126,7 +126,8 @@ def _over_rows(
     parts, sharing = kernel.parts()
     input_indices = [call.runtime.index(name) for name in nodes]
     function = loop_function(kernel.loop.text)
-    return _over_parts(function, parts, input_indices, sharing, kernel.workspace, len(call.outputs))
+    outputs, arguments = len(call.outputs), len(call.runtime)
+    return _over_parts(function, parts, input_indices, arguments, sharing, kernel.workspace, outputs)
 
 
 def _placeholder(name: str, spec: TensorSpec) -> Node:
@@ -141,7 +142,7 @@ def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
     sharing = _sharing(call, input_indices, len(loop.instructions))
     geometry, parts = parts_of(geometry, out.numel, part_limit_of(sharing, out.numel))
     function = loop_function(write_loop(loop, geometry.steps, len(geometry.sizes)))
-    return _over_parts(function, parts, input_indices, sharing)
+    return _over_parts(function, parts, input_indices, len(call.runtime), sharing)
 
 
 def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
@@ -159,7 +160,8 @@ def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
     parts = geometry.parts(part_limit_of(sharing, out.numel))
     loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)
     workspace = loop.workspace * TILE * WORKSPACE_ITEM
-    return _over_parts(loop_function(loop.text), parts, input_indices, sharing, workspace)
+    function = loop_function(loop.text)
+    return _over_parts(function, parts, input_indices, len(call.runtime), sharing, workspace)
 
 
 def _geometry(call: StructuredCall, input_indices: Sequence[int]) -> Geometry:
@@ -180,6 +182,7 @@ def _over_parts(
     function: Callable[..., None],
     parts: Sequence[Any],
     input_indices: Sequence[int],
+    arguments: int,
     sharing: Sharing,
     workspace: int | None = None,
     outputs: int = 1,
@@ -190,6 +193,7 @@ def _over_parts(
         function: The loop, called with a part, the outputs, and the inputs at `input_indices`.
         parts: The index space.
         input_indices: The inputs that the loop reads.
+        arguments: The number of inputs that the function is called with.
         sharing: How threads share the parts.
         workspace: Size of the workspace in bytes. Default: None.
         outputs: The number of output arguments, which come first. Default: 1.
@@ -199,5 +203,5 @@ def _over_parts(
     read = [outputs + i for i in input_indices]
     if read == list(range(outputs, outputs + len(read))):
         count = outputs + len(read)
-        return lambda *given: compute(*given[:count])
+        return compute if len(read) == arguments else lambda *given: compute(*given[:count])
     return lambda *given: compute(*given[:outputs], *[given[i] for i in read])

@@ -18,6 +18,7 @@ from ..plain_numpy import dot as multiply_arrays
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
 from .integer_matmul import integer_matmul
+from .row_addition import row_addition
 
 Product = Callable[[Any, Any], Any]
 
@@ -268,7 +269,7 @@ def product_sum(
         fresh = None if spec.np_dtype != np_dtype or not spec.ndim else quietly(combined)
         plain = where_beta is None and where_alpha is None and not is_empty and not widen
         if plain and multiply is multiply_arrays and spec.ndim == 2 and spec.is_contiguous:
-            return PlannedKernel(_addmm_into, _addmm_fresh, quiet=True, unshared=_addmm_unshared)
+            return _addmm(row_addition(*sizes, self_spec))
         return PlannedKernel(into, fresh)
 
     return factory
@@ -281,23 +282,25 @@ def activation_of(call: StructuredCall) -> Callable[[Any], None]:
     return lambda array: np.copyto(array, 0, where=array < 0)
 
 
-def _addmm_fresh(self: Any, a: Any, b: Any) -> Any:
-    made = a.dot(b)
-    made += self
-    return made
+def _addmm(add: Callable[[Any, Any], Any]) -> PlannedKernel:
+    """Return the kernel of a matmul of contiguous results, to which `add` adds the first argument in place."""
 
+    def fresh(self: Any, a: Any, b: Any) -> Any:
+        made = a.dot(b)
+        add(made, self)
+        return made
 
-def _addmm_unshared(out: Any, self: Any, a: Any, b: Any) -> None:
-    a.dot(b, out)
-    out += self
+    def unshared(out: Any, self: Any, a: Any, b: Any) -> None:
+        a.dot(b, out)
+        add(out, self)
 
+    def into(out: Any, self: Any, a: Any, b: Any) -> None:
+        if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
+            np.add(np.dot(a, b), self, out)
+        else:
+            unshared(out, self, a, b)
 
-def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:
-    if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
-        np.add(np.dot(a, b), self, out)
-    else:
-        np.dot(a, b, out)
-        out += self
+    return PlannedKernel(into, fresh, quiet=True, unshared=unshared)
 
 
 def small_on_one_thread(

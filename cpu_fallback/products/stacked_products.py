@@ -17,6 +17,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import NARROW
 from .products import is_blas_ready, outer_products, stack_product
+from .row_addition import row_addition
 
 
 def matmul(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
@@ -106,13 +107,14 @@ def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> Ho
     if bias is not None and (bias.dtype is not dtype or bias.sizes != (columns,)):
         return None
     out = TensorSpec.contiguous((*input.sizes[:-1], columns), dtype, CPU)
-    adds = bias is not None
-    kernel = _linear_of_matrix(out, adds) if input.ndim == 2 else _linear_of_stack(out, inner, adds)
+    kernel = _linear_of_matrix(out, bias) if input.ndim == 2 else _linear_of_stack(out, inner, bias)
     return _of_size(kernel, input.numel * columns)
 
 
-def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
+def _linear_of_matrix(out: TensorSpec, bias: TensorSpec | None) -> HostKernel:
     """Compute `linear` of a matrix, with or without a bias."""
+    columns = out.sizes[-1]
+    add = None if bias is None else row_addition(out.numel // columns, columns, bias)
 
     def product(x: Any, w: Any, _: Any) -> Any:
         return x.dot(w.T)
@@ -122,20 +124,20 @@ def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
 
     def added(x: Any, w: Any, b: Any) -> Any:
         made = x.dot(w.T)
-        made += b
+        add(made, b)
         return made
 
     def added_into(made: Any, x: Any, w: Any, b: Any) -> None:
         x.dot(w.T, made)
-        made += b
+        add(made, b)
 
-    fresh, into = (added, added_into) if adds else (product, product_into)
+    fresh, into = (product, product_into) if add is None else (added, added_into)
     return HostKernel((out,), fresh, into, declines=False)
 
 
-def _linear_of_stack(out: TensorSpec, inner: int, adds: bool) -> HostKernel:
+def _linear_of_stack(out: TensorSpec, inner: int, bias: TensorSpec | None) -> HostKernel:
     """Compute `linear` of batched matrices, flattened to one matmul."""
-    kernel = _linear_of_matrix(out, adds)
+    kernel = _linear_of_matrix(out, bias)
     fresh, into = kernel.fresh, kernel.into
     assert fresh is not None and into is not None
     sizes, columns = out.sizes, out.sizes[-1]

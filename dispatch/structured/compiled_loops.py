@@ -4,20 +4,26 @@ A kernel whose stub is in `LOOPED` or in `ROW_OPERATORS` begins with NumPy's imp
 elements, a background thread compiles its loop, or loads it from the disk cache. From then on the loop computes the
 plan's calls, with bitwise identical results. Without llvmlite no loops are compiled, and small programs never import
 llvmlite.
+
+A plan of few elements gets a loop after `SMALL_CALLS` calls: NumPy starts its iterator anew in every call, which takes
+longer than the elements if an operand is broadcast or if there are several passes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ...runtime.cpu.background import background
+from ...runtime.cpu.loop_requests import has_compiler
 from ...runtime.float_errors import unwrapped
-from ...runtime.scalar_type import bfloat16, float16, float32, float64
+from ...runtime.scalar_type import bfloat16, bool_, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
 LOOPED_FROM = 1 << 13
@@ -34,6 +40,10 @@ SHORT_LINE = 1 << 12
 """Longest row for which NumPy's start-up per row is too slow if an operand is broadcast."""
 MAX_LOOPS = 32
 """Maximum number of loops per plan, each for other numbers or sizes."""
+SMALL_CALLS = 1 << 14
+"""Number of calls after which a plan of few elements gets a loop. It saves half a microsecond in each, and the first
+loop of a process takes some 100 milliseconds.
+"""
 NARROW = (bfloat16, float16)
 
 Loop = Callable[..., None]
@@ -56,10 +66,15 @@ def converts(call: StructuredCall) -> bool:
     return source is not target and {source, target} <= {bfloat16, float16, float32}
 
 
+def of_small_calls(call: StructuredCall) -> bool:
+    """Return False: only a call of few elements may have a loop."""
+    return False
+
+
 def repeats(call: StructuredCall) -> bool:
     """Return True for short rows with a broadcast operand: NumPy restarts for each of them."""
     out = call.outputs[0]
-    if out.dtype is not float32 or not 0 < out.sizes[-1] <= SHORT_LINE:
+    if out.dtype not in (float32, bool_) or not 0 < out.sizes[-1] <= SHORT_LINE:
         return False
     return any(spec.ndim and spec.sizes != out.sizes for spec in _tensors(call))
 
@@ -72,9 +87,11 @@ PASSES = (
 ONE_PASS = (
     *("abs", "add", "clamp", "div", "exp", "maximum", "minimum", "mul", "neg", "relu", "sqrt", "sub", "tanh"),
 )
+SMALL = ("eq", "ge", "gt", "le", "lt", "ne", "where")
 LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     **dict.fromkeys((f"{name}_stub" for name in PASSES), several_passes),
     **dict.fromkeys((f"{name}_stub" for name in ONE_PASS), widens),
+    **dict.fromkeys((f"{name}_stub" for name in SMALL), of_small_calls),
     "copy_stub": converts,
 }
 """Predicates by stub: whether a loop would be faster than a call's kernel, for any shapes."""
@@ -231,17 +248,105 @@ def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
         )
 
     args = {name: resized(value) for name, value in call.args.items()}
-    outputs = tuple([resized(spec) for spec in call.outputs])
-    # Only the operands' common dtype is known.
-    extra = call.extra if call.dtype is None else {**call.extra, "common_dtype": call.dtype}
-    return call._replace(args=args, outputs=outputs, iterator=None, extra=extra)
+    return _of_specs(call, args, resized(call.outputs[0]))
+
+
+def _of_specs(call: StructuredCall, args: dict[str, Any], out: TensorSpec) -> StructuredCall:
+    """Return a call with other tensors of the same dtypes. Only their common dtype is known."""
+    extra = call.extra if call.dtype is None else {"common_dtype": call.dtype, **call.extra}
+    return call._replace(args=call.args | args, outputs=(out,), iterator=None, extra=extra)
+
+
+class _SmallLoop:
+    """Request of a plan's loop, made of the arrays of one of its calls."""
+
+    def __init__(self, stub: str, call: StructuredCall) -> None:
+        self.stub, self.call = stub, call
+
+    def ask(self, install: Callable[[Loop, tuple[int, ...], Any], None], *inputs: Any) -> None:
+        """Have the background thread make the loop and call `install` with it and the result's shape and dtype."""
+        out = self.call.outputs[0]
+        shape = np.broadcast_shapes(*[x.shape for x in inputs])
+        if not all(x.flags.c_contiguous for x in inputs):
+            return
+        specs = {
+            name: TensorSpec.contiguous(x.shape, self.call.args[name].dtype, out.device)
+            for name, x in zip(self.call.runtime, inputs, strict=True)
+        }
+        call = _of_specs(self.call, specs, TensorSpec.contiguous(shape, out.dtype, out.device))
+
+        def make() -> None:
+            loop = None if _load_compiler is None else _load_compiler()(self.stub, call, {}, ())
+            if loop is not None:
+                install(loop, shape, out.np_dtype)
+
+        background.ask(make)
+
+
+_TEXT = """
+def wrapped(fresh, ask):
+    loop, calls_left, shape, dtype = None, {calls}, (), None
+    def install(*made):
+        nonlocal loop, shape, dtype
+        _, shape, dtype = made
+        loop = made[0]
+    def run({arrays}):
+        nonlocal calls_left
+        if loop is not None:
+            out = empty(shape, dtype)
+            loop(out, {arrays})
+            return out
+        if calls_left:
+            calls_left -= 1
+            if not calls_left:
+                ask(install, {arrays})
+        return fresh({arrays})
+    return run
+"""
+
+
+@cache
+def _wrapper_of(count: int) -> Callable[..., Callable[..., Any]]:
+    """Return a function from `PlannedKernel.fresh` of `count` arrays and `_SmallLoop.ask` to the same function, which
+    becomes the loop after `SMALL_CALLS` calls.
+    """
+    arrays = ", ".join([f"x{i}" for i in range(count)])
+    text = _TEXT.format(arrays=arrays, calls=SMALL_CALLS)
+    return defined("wrapped", text, "small kernel", {"empty": np.empty})  # type: ignore[no-any-return]
+
+
+def _small(stub: str, call: StructuredCall, kernel: PlannedKernel) -> PlannedKernel:
+    """Return a kernel of few elements whose new arrays a loop makes later, for each plan its own."""
+    operands = [call.args[name] for name in call.runtime]
+    are_contiguous = all(isinstance(spec, TensorSpec) and spec.is_contiguous for spec in operands)
+    if kernel.fresh is None or not are_contiguous or not has_compiler():
+        return kernel
+    wrap, ask, sized = _wrapper_of(len(call.runtime)), _SmallLoop(stub, call).ask, kernel.sized
+
+    def with_loop(own: PlannedKernel) -> PlannedKernel:
+        if own.fresh is None:
+            return own
+        alone = getattr(own.fresh, "alone", None)
+        fresh = wrap(alone or own.fresh, ask)
+        return own._replace(fresh=fresh, quiet=own.quiet or alone is not None)
+
+    return with_loop(kernel)._replace(
+        sized=lambda sizes: with_loop(kernel if sized is None else sized(sizes))
+    )
 
 
 def looped(stub: str, factory: KernelFactory) -> KernelFactory:
-    """Wrap `factory`: its kernels of many elements get compiled loops later."""
+    """Wrap `factory`: its kernels of many elements, or of many calls, get compiled loops later."""
     pays, single = LOOPED[stub], SINGLE.get(stub)
 
     def planned(call: StructuredCall) -> PlannedKernel:
+        kernel = for_many_elements(call)
+        out = call.outputs[0]
+        if len(call.outputs) == 1 and out.ndim and out.numel < LOOPED_FROM and (pays(call) or repeats(call)):
+            return _small(stub, call, kernel)
+        return kernel
+
+    def for_many_elements(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
         if len(call.outputs) > 1 or not _serves(call):
             return kernel

@@ -9,12 +9,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from importlib.util import find_spec
 from typing import Any
 
 from .background import background
 
 Loop = Callable[..., None]
 """Function of arrays: the numbers of a part, outputs and inputs."""
+
+
+@functools.cache
+def has_compiler() -> bool:
+    """Return True if llvmlite is installed. It is not imported."""
+    return find_spec("llvmlite") is not None
 
 
 class Sharing(IntEnum):

@@ -126,7 +126,7 @@ def shared_loop(
     """
     if len(parts) == 1 and workspace is None:
         (whole,) = parts
-        return lambda *arrays: loop(whole, *arrays)
+        return functools.partial(loop, whole)
     share = _share() if sharing and len(parts) > 1 else None
     if share is None:
         return _by_parallel_for(loop, parts, sharing, workspace)

@@ -18,6 +18,7 @@ import pytest
 import triten as tt
 from triten.compiler.host import loops, ranged_loops, reduction_loops
 from triten.cpu_fallback import plain_numpy
+from triten.cpu_fallback.products import row_addition
 from triten.runtime.cpu import workspace
 from triten.runtime.tensor_spec import TensorSpec
 from triten.tests.compiled_code import needs_llvm
@@ -203,3 +204,20 @@ def test_random_numbers(beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
                 tt.manual_seed(1)
                 getattr(each, fill)()
             assert (own == plain).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_vectors_added_to_rows(
+    dtype: str, beside: Callable[[tt.Tensor], tt.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = row_addition._loop_of(dtype)
+    monkeypatch.setattr(row_addition._LOOPS[dtype], "loop", loop)
+    for rows, columns in ((1, 1), (7, 3), (3, 17), (33, 129)):
+        x, w, b = (floats(*shape).to(getattr(tt, dtype)) for shape in ((rows, 5), (columns, 5), (columns,)))
+        expected = x @ w.t() + b
+        x, w, b = beside(x), beside(w), beside(b)
+        assert (F.linear(x, w, b) == expected).all() and (tt.addmm(b, x, w.t()) == expected).all()
+        matrix = guarded((rows, columns), dtype, ends=True)
+        matrix[...] = 1
+        loop(np.array([rows, columns]), matrix, b.numpy())
+        assert (matrix == 1 + b.numpy()).all()
