@@ -270,7 +270,8 @@ def indices(self: Any) -> Any:
     parts = _expected(self, "indices")
     if not parts.is_coalesced:
         raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
-    return share_version(parts.indices.detach(), self)
+    coordinates: Any = parts.indices
+    return share_version(coordinates.detach(), self)
 
 
 def values(self: Any) -> Any:
