@@ -28,11 +28,14 @@ def share_version(alias: Any, tensor: Any) -> Any:
 
     `alias` is over the data of `tensor` and is no view of it. Inference tensors have no versions and stay as they are.
     """
-    if not (tensor._spec.is_inference or alias._spec.is_inference):
-        cell = tensor.version_cell()
-        if len(cell) == 1:
-            mark_aliases(tensor, cell)
-        alias._version_cell, alias._alias_mark = cell, cell[1]
+    cell = tensor._version_cell
+    if cell is None:
+        if tensor._spec.is_inference:
+            return alias
+        cell = tensor._version_cell = [0]
+    if len(cell) == 1:
+        mark_aliases(tensor, cell)
+    alias._version_cell, alias._alias_mark = cell, cell[1]
     return alias
 
 
