@@ -65,17 +65,17 @@ class MersenneTwister:
         pairs = self.words(2 * count)
         return pairs[0::2] << np.uint64(32) | pairs[1::2]
 
-    def doubles(self, count: int) -> NDArray[np.float64]:
-        """Return the next float64 numbers of [0, 1): the lower 53 bits of 64, times 2**-53."""
-        made = np.empty(count)
+    def doubles(self, count: int, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Return the next float64 numbers of [0, 1), in `out` if given: the lower 53 bits of 64, times 2**-53."""
+        made = np.empty(count) if out is None else out
         for start in range(0, count, BLOCK):
             part = made[start : start + BLOCK]
             np.multiply(self.wide_words(len(part)) & np.uint64((1 << 53) - 1), 2.0**-53, out=part)
         return made
 
-    def singles(self, count: int) -> NDArray[np.float32]:
-        """Return the next float32 numbers of [0, 1): the lower 24 bits of a word, times 2**-24."""
-        made = np.empty(count, np.float32)
+    def singles(self, count: int, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return the next float32 numbers of [0, 1), in `out` if given: the lower 24 bits of a word, times 2**-24."""
+        made = np.empty(count, np.float32) if out is None else out
         for start in range(0, count, BLOCK):
             part = made[start : start + BLOCK]
             np.multiply(

@@ -2,8 +2,9 @@
 
 A sparse tensor is a `TensorImpl` with a sparse layout in its spec, and contiguous strides that no code reads. It has
 a Sparse or SparseCsr key instead of Dense, so that no dense kernel is called for it. Its `_data` is one of the two
-records below. Records are replaced as a whole, never changed. Tensors that share one, such as a tensor and its
-detached form, do not see each other resized. `TensorImpl` methods that need bytes find none here.
+records below. Tensors that share a record, such as a tensor and its detached form, do not see each other resized: a
+resize replaces the record as a whole. Other in-place operators also replace COO records, as in PyTorch. Compressed
+records get new parts instead, which all tensors of the record see. `TensorImpl` methods that need bytes find none here.
 """
 
 from __future__ import annotations
@@ -97,6 +98,18 @@ class SparseCompressed(WithoutBytes):
         self.compressed = compressed
         self.plain = plain
         self.values = values
+
+    def assign(self, other: SparseCompressed) -> None:
+        """Take the parts of another record in this one's dtype, for a write to all tensors that share this one.
+
+        Values at the same indices are copied, so that transposed matrices, which share them, see the write too.
+        """
+        values: Any = self.values
+        if self.compressed is other.compressed and self.plain is other.plain:
+            values.copy_(other.values)
+        else:
+            made: Any = other.values
+            self.compressed, self.plain, self.values = other.compressed, other.plain, made.to(values.dtype)
 
     @property
     def batch_dim(self) -> int:

@@ -23,6 +23,22 @@ def mark_aliases(tensor: Any, cell: list[Any]) -> None:
         tensor._alias_mark = cell[1]  # that of the thread which came first
 
 
+def share_version(alias: Any, tensor: Any) -> Any:
+    """Return `alias` with the version cell of `tensor`, so that a write to one counts for both.
+
+    `alias` is over the data of `tensor` and is no view of it. Inference tensors have no versions and stay as they are.
+    """
+    cell = tensor._version_cell
+    if cell is None:
+        if tensor._spec.is_inference:
+            return alias
+        cell = tensor._version_cell = [0]
+    if len(cell) == 1:
+        mark_aliases(tensor, cell)
+    alias._version_cell, alias._alias_mark = cell, cell[1]
+    return alias
+
+
 def may_have_views(tensor: Any, holders: int = 1) -> bool:
     """Return False if all holders of the tensor's version cell are known not to be views of it.
 

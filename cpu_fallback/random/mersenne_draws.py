@@ -87,8 +87,10 @@ def uniform(call: StructuredCall) -> Kernel:
     exact = wide or target == np.float32
 
     def into(out: Array, low: float, high: float, twister: MersenneTwister) -> None:
+        direct = exact and out.flags.c_contiguous and out.flags.writeable
+        flat = out.reshape(-1).view(target) if direct else None
         with twister.lock:
-            made = twister.doubles(count) if wide else twister.singles(count)
+            made = twister.doubles(count, flat) if wide else twister.singles(count, flat)
         if (low, high) != (0, 1):
 
             def scale(begin: int, end: int) -> None:
@@ -99,14 +101,15 @@ def uniform(call: StructuredCall) -> Kernel:
                         few[:] = fma64(few, float(high) - float(low), float(low))
                     else:
                         few[:] = fma32(few, np.float32(high) - np.float32(low), np.float32(low))
+                    if exact:
+                        few[few == target.type(high)] = target.type(low)
 
             parallel_for(0, -(-count // BLOCK), 1, scale)
-        elif exact:
+        if not exact:
+            made = made.astype(target, copy=False)
+            made[made == target.type(high)] = target.type(low)
+        if not direct:
             write(out, made)
-            return
-        made = made.astype(target, copy=False)
-        made[made == target.type(high)] = target.type(low)
-        write(out, made)
 
     return into
 

@@ -23,6 +23,7 @@ from ...runtime.sparse_data import (
     blocksize_of,
     sparse_spec,
 )
+from ...runtime.version_cell import share_version
 from ..generated import functions as ops
 from ..scalars import truncated
 from ..tensor import Tensor
@@ -61,9 +62,15 @@ def expect_compressed(name: str, layout: Layout | None) -> Layout:
 
 
 def compressed_tensor(compressed: Any, plain: Any, values: Any, size: Sizes, layout: Layout) -> Any:
-    """Return a sparse tensor over dense tensors that match each other, without checks."""
+    """Return a sparse tensor over dense tensors that match each other, without checks.
+
+    It has a version cell, since other tensors may hold its parts: in-place operators write to them, so a leaf copies a
+    gradient that has one.
+    """
     spec = sparse_spec(tuple(size), values._spec.dtype, values._spec.device, layout)
-    return Tensor.from_data(SparseCompressed(compressed, plain, values), spec)
+    out = Tensor.from_data(SparseCompressed(compressed, plain, values), spec)
+    out._version_cell = None if out._spec.is_inference else [0]
+    return out
 
 
 def check_parts(compressed: Any, plain: Any, values: Any, size: Sizes, layout: Layout) -> None:
@@ -376,7 +383,7 @@ def _part(name: str, which: str, rows: bool) -> Callable[[Any], Any]:
             raise RuntimeError(
                 f"{name} expected sparse {kind} compressed tensor layout but got {spoken(layout)}"
             )
-        return getattr(self._data, which).detach()
+        return share_version(getattr(self._data, which).detach(), self)
 
     return part
 

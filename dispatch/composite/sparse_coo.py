@@ -13,6 +13,7 @@ from ...runtime.layout import sparse_coo, sparse_csc, sparse_csr, spoken, stride
 from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.sparse_data import COMPRESSED, SparseCoo, sparse_spec
+from ...runtime.version_cell import share_version
 from ..core.mode_stack import sees_whole, without_modes
 from ..generated import functions as ops
 from ..structured.meta.dims import check_size
@@ -270,7 +271,7 @@ def indices(self: Any) -> Any:
     if not parts.is_coalesced:
         raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
     coordinates: Any = parts.indices
-    return coordinates.detach()
+    return share_version(coordinates.detach(), self)
 
 
 def values(self: Any) -> Any:
@@ -281,7 +282,7 @@ def values(self: Any) -> Any:
             raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
     elif layout not in COMPRESSED:
         raise RuntimeError(f"values expected sparse tensor layout but got {spoken(layout)}")
-    return self._data.values.detach()
+    return share_version(self._data.values.detach(), self)
 
 
 def coalesce(self: Any) -> Any:

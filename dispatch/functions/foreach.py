@@ -21,6 +21,7 @@ from ..core.mode_stack import sees_whole, stack
 from ..core.op_overload import OpOverloadGroup
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
+from ..iterator.type_promotion import can_cast
 from ..structured.meta.foreach import ORDERS, TOGETHER
 from .together import go_together
 
@@ -112,9 +113,19 @@ def _named(name: str, body: ForeachFunction, summary: str) -> ForeachFunction:
 
 
 def _method(tensor: Any, operator: str) -> Any:
-    if operator in ("maximum_", "minimum_"):  # has no in-place form
-        return lambda other: tensor.copy_(getattr(tensor, operator[:-1])(other))
-    return getattr(tensor, operator)
+    if operator not in ("maximum_", "minimum_"):
+        return getattr(tensor, operator)
+
+    def inplace(other: Any) -> Any:  # these operators have no in-place form
+        result = getattr(tensor, operator[:-1])(other)
+        if not can_cast(result.dtype, tensor.dtype):
+            raise RuntimeError(
+                f"result type {result.dtype.scalar_name} can't be cast to the desired output type "
+                f"{tensor.dtype.scalar_name} in {operator}"
+            )
+        return tensor.copy_(result)
+
+    return inplace
 
 
 def _at_once(

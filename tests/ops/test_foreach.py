@@ -116,6 +116,21 @@ def test_refusals(call: Any, error: type[Exception], words: str) -> None:
     assert _values(given) == _values(_lists("cpu"))
 
 
+@pytest.mark.parametrize("operator", [f"{name}_" for name in BINARY])
+def test_in_place_forms_refuse_results_of_another_kind(operator: str) -> None:
+    given = [tt.tensor([1, 2])]
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        getattr(tt, f"_foreach_{operator}")(given, [tt.tensor([2.5, 0.5])])
+    assert given[0].tolist() == [1, 2]
+
+
+def test_maximum_and_minimum_write_wider_kinds_in_place() -> None:
+    given = [tt.tensor([1.0, 3.0], dtype=tt.float16)]
+    tt._foreach_maximum_(given, [tt.tensor([2.5, 2.5], dtype=tt.float64)])
+    tt._foreach_minimum_(given, [tt.tensor([2, 9])])
+    assert given[0].dtype is tt.float16 and given[0].tolist() == [2.0, 3.0]
+
+
 def test_every_one_is_public() -> None:
     for name, function in FOREACH.items():
         assert getattr(tt, name) is function

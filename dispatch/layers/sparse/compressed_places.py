@@ -79,7 +79,7 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
     spec, data = self._spec, self._data
     dim0, dim1 = wrap_dim(dim0, spec.ndim), wrap_dim(dim1, spec.ndim)
     if dim0 == dim1:
-        return self.detach()
+        return self.clone()
     batch_dim = data.batch_dim
     if spec.ndim > batch_dim + 2:
         raise RuntimeError(

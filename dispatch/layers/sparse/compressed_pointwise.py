@@ -18,7 +18,7 @@ from ...generated import functions as ops
 from ...iterator.broadcast import infer_size
 from ...iterator.type_promotion import result_type
 from .compressed_places import common, key_of, taken_at
-from .compressed_structure import Lines, add_to_dense, over
+from .compressed_structure import Lines, add_to_dense, over, same_places
 from .coo_pointwise import LINEAR, ZERO_PRESERVING
 from .coo_structure import added_at
 from .forms import become
@@ -81,19 +81,9 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
     values, other_values = self._data.values.to(dtype), other._data.values.to(dtype)
     if alpha != 1:
         other_values = other_values * alpha
-    if _same_places(self, other):
+    if same_places(self, other):
         return over(self, values + other_values)
     return united(over(self, values), over(other, other_values))
-
-
-def _same_places(self: Any, other: Any) -> bool:
-    """Return True if two tensors are known to have the same indices, without waiting for a GPU."""
-    a, b = self._data, other._data
-    if a.compressed is b.compressed and a.plain is b.plain:
-        return True
-    if self._spec.device.type != "cpu" or a.plain._spec != b.plain._spec:
-        return False
-    return bool(a.compressed.equal(b.compressed) and a.plain.equal(b.plain))
 
 
 def united(self: Any, other: Any) -> Any:
@@ -153,7 +143,7 @@ def mul(self: Any, other: Any) -> Any:
         return mul(in_layout_of(other, self), other)
     other = in_layout_of(self, other)
     values, other_values = self._data.values, other._data.values
-    if _same_places(self, other):
+    if same_places(self, other):
         return over(self, (values * other_values).to(dtype))
     shared = None if self._spec.is_meta else common(self, other)
     if shared is None:

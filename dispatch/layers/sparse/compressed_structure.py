@@ -335,22 +335,47 @@ def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
             "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported. "
             f"self has {self._data.nnz} and src has {src._data.nnz}"
         )
-    if own_spec.sizes != source_spec.sizes:
+    if own_spec.ndim != source_spec.ndim:
         raise RuntimeError(
-            f"{name} sizes is not supported. self has {list(own_spec.sizes)} and src has {list(source_spec.sizes)}"
+            f"{name} numbers of dimensions is not supported. self has {list(own_spec.sizes)} and src has "
+            f"{list(source_spec.sizes)}"
         )
-    if blocksize_of(self) != blocksize_of(src):
+    for dim, (own, source) in enumerate(zip(own_spec.sizes, source_spec.sizes, strict=True)):
+        if own != source:
+            raise RuntimeError(
+                f"torch.copy_: expected shapes of self and src to match along dimension {dim} for "
+                f"{spoken(own_spec.layout)} layout but the corresponding dimensions of self and src are {own} and "
+                f"{source}, respectively."
+            )
+    own_block, block = blocksize_of(self), blocksize_of(src)
+    if own_block is not None and block is not None and own_block != block:
         raise RuntimeError(
-            f"{name} blocksizes is not supported. self has {blocksize_of(self)} and src has {blocksize_of(src)}"
+            f"{name} block sizes is not supported. self and src block sizes are {list(own_block)} and {list(block)}, "
+            "respectively."
         )
     compressed, plain, values = parts_of(src)
-    where = own_spec.device
-    self._data = type(self._data)(
-        compressed.to(where, copy=True),
-        plain.to(where, copy=True),
-        values.to(device=where, dtype=own_spec.dtype, copy=True),
+    data, device = self._data, own_spec.device
+    if same_places(self, src):
+        data.values.copy_(values)
+        return self
+    data.assign(
+        type(data)(
+            compressed.to(device=device, dtype=data.compressed.dtype, copy=True),
+            plain.to(device=device, dtype=data.plain.dtype, copy=True),
+            values.to(device=device, dtype=own_spec.dtype, copy=True),
+        )
     )
     return self
+
+
+def same_places(self: Any, other: Any) -> bool:
+    """Return True if two tensors are known to have the same indices, without waiting for a GPU."""
+    a, b = self._data, other._data
+    if a.compressed is b.compressed and a.plain is b.plain:
+        return True
+    if self._spec.device.type != "cpu" or a.plain._spec != b.plain._spec:
+        return False
+    return bool(a.compressed.equal(b.compressed) and a.plain.equal(b.plain))
 
 
 def _to_copy(
@@ -446,7 +471,7 @@ def zeros_like(
 
 def zero_(self: Any) -> Any:
     spec = self._spec
-    self._data = _empty(self, 0, blocksize_of(self) or (), spec.dtype, spec.layout, spec.device)._data
+    self._data.assign(_empty(self, 0, blocksize_of(self) or (), spec.dtype, spec.layout, spec.device)._data)
     return self
 
 

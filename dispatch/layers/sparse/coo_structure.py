@@ -12,6 +12,7 @@ from ....runtime.layout import sparse_coo, spoken, strided
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.scalar_type import bool_, int64
 from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.version_cell import share_version
 from ...composite.sparse_compressed import converted
 from ...composite.sparse_coo import check_dims, coo_tensor, empty_coo, flattened
 from ...generated import functions as ops
@@ -65,11 +66,11 @@ def added_at(values: Any, group: Any, count: int) -> Any:
 
 
 def _indices(self: Any) -> Any:
-    return self._data.indices.detach()
+    return share_version(self._data.indices.detach(), self)
 
 
 def _values(self: Any) -> Any:
-    return self._data.values.detach()
+    return share_version(self._data.values.detach(), self)
 
 
 def _coalesced_(self: Any, coalesced: bool) -> Any:

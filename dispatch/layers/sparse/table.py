@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from ....runtime.dispatch_key import DispatchKey, Functionality
+from ....runtime.version_cell import share_version
 from ...composite.forms import owned
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction
@@ -55,7 +56,8 @@ def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
     if function is None:
         return None
     if not op.schema.is_mutable:
-        function = with_owned_results(function)
+        is_alias = any(each.alias_info is not None for each in op.schema.returns)
+        function = (with_shared_version if is_alias else with_owned_results)(function)
     return KernelFunction(function, source=function.__module__)
 
 
@@ -65,6 +67,19 @@ def with_owned_results(function: Function) -> Function:
     def kernel(*args: Any) -> Any:
         out = function(*args)
         return owned(out) if isinstance(out, Tensor) and out._view_base is not None else out
+
+    kernel.__module__ = function.__module__
+    return kernel
+
+
+def with_shared_version(function: Function) -> Function:
+    """Wrap the function so that a write to its result, which holds parts of the first argument, counts for both."""
+
+    def kernel(self: Any, *rest: Any) -> Any:
+        out = function(self, *rest)
+        if out is self or (out._version_cell is not None and out._version_cell is self._version_cell):
+            return out
+        return share_version(owned(out) if out._view_base is not None else out, self)
 
     kernel.__module__ = function.__module__
     return kernel

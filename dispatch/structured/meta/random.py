@@ -22,6 +22,7 @@ from ....runtime.scalar_type import (
 )
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.user_frame import levels_to_user
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.broadcast import expand_geometry, infer_size
@@ -175,10 +176,11 @@ def _integers(spec: TensorSpec, low: int, span: int, bounded: bool = True) -> Pl
 
 def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, num_unused: int = 0) -> Plan:
     """Return the plan ``(…, generator)`` that makes a tensor of integers in [low, high)."""
-    low, high = _checked_range(spec, low, high)
-    span = high - low
-    extra = {"low": low, "span": span, "bounded": True}
-    return fresh("random_", "random_stub", spec, (), pin, span > SMALL_SPAN, num_unused, extra)
+    first, end = _checked_range(spec, low, high)
+    span = end - first
+    extra = {"low": first, "span": span, "bounded": True}
+    plan = fresh("random_", "random_stub", spec, (), pin, span > SMALL_SPAN, num_unused, extra)
+    return _with_warnings(plan, spec, low, high)
 
 
 def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
@@ -236,14 +238,6 @@ def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
     bits = MANTISSA.get(spec.dtype)
     if bits is None:
         return low, high
-    for name, bound in (("from", low), ("to - 1", high - 1)):
-        if abs(bound) > 1 << bits:
-            kind = C_NAMES.get(spec.dtype.scalar_name, f"c10::{spec.dtype.scalar_name}")
-            warnings.warn(
-                f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {kind} can support "
-                "discrete uniform distribution only within this range.",
-                stacklevel=2,
-            )
     lower, upper = (int(spec.dtype.np.type(end)) for end in (low + 1, high - 1))
     first = lower + (1 << max(abs(low + 1).bit_length() - bits, 0)) if lower < low else low
     end = upper - (1 << max(abs(high - 1).bit_length() - bits, 0)) if upper >= high else high
@@ -255,9 +249,31 @@ def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
     return first, end
 
 
+def _with_warnings(plan: Plan, spec: TensorSpec, low: int, high: int) -> Plan:
+    """Return a plan whose every call warns of bounds beyond the integers that a float represents exactly."""
+    bits = MANTISSA.get(spec.dtype, 64)
+    kind = C_NAMES.get(spec.dtype.scalar_name, f"c10::{spec.dtype.scalar_name}")
+    messages = [
+        f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {kind} can support discrete "
+        "uniform distribution only within this range."
+        for name, bound in (("from", low), ("to - 1", high - 1))
+        if abs(bound) > 1 << bits
+    ]
+    if not messages:
+        return plan
+
+    def warning(*args: Any) -> Tensor:
+        for message in messages:
+            warnings.warn(message, stacklevel=levels_to_user())
+        out: Tensor = plan(*args)
+        return out
+
+    return warning
+
+
 def _random_between(spec: TensorSpec, low: int, high: int) -> Plan:
-    low, high = _checked_range(spec, low, high)
-    return _integers(spec, low, high - low)
+    first, end = _checked_range(spec, low, high)
+    return _with_warnings(_integers(spec, first, end - first), spec, low, high)
 
 
 def _check_p(p: float) -> None:
