@@ -15,7 +15,7 @@
 #   make release-check  build sdist and wheel into dist/, check their metadata, install each elsewhere and run a program
 #   make changelog    what the next release's part of CHANGELOG.md says; VERSION=0.2.0 writes it and removes the fragments
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
-#   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
+#   make screenshot   the pictures in docs/performance.md: RESULT=full.json, or LIVE=URL of a running `perf serve`; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 (cards by name) and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
@@ -182,7 +182,7 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf memory
 
 screenshot: $(TEST_READY)
-	$(RUN) -m triten.perf.report.screenshot $(RESULT) --folder docs/_static
+	$(RUN) -m triten.perf.report.screenshot $(if $(LIVE),--live $(LIVE),$(RESULT)) --folder docs/_static
 
 bench-launch: $(TEST_READY)
 	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\

@@ -136,7 +136,11 @@ def _by_environment(url: str, query: dict[str, str], timeout: timedelta) -> Iter
     variables |= {name.upper(): value for name, value in query.items()}
     for variable in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         if variable not in variables:
-            raise _failed("env", f"environment variable {variable} expected, but not set")
+            raise _failed(
+                "env",
+                f"environment variable {variable} expected, but not set. Start the program with "
+                "`python -m triten.distributed.run --standalone --nproc-per-node N`, which sets it.",
+            )
     rank, size = _checked("env", _number(variables, "RANK", "env"), _number(variables, "WORLD_SIZE", "env"))
     port = _number(variables, "MASTER_PORT", "env")
     return iter([(_tcp_store(variables["MASTER_ADDR"], port, rank, size, timeout), rank, size)])

@@ -149,6 +149,22 @@ def not_a_tensor(value: object, function: str, argument: str = "input", position
     )
 
 
+def two_devices(first: object, second: object, checking: str = "") -> str:
+    """Return the message for tensors on two devices, with the remedy; `checking` names the argument or operator.
+
+    Example:
+        >>> from triten.runtime.errors import two_devices
+        >>> print(two_devices("cuda:0", "cpu").partition(", but ")[2])
+        found at least two devices, cuda:0 and cpu! Copy them to one device, such as with x.to('cuda:0').
+    """
+    target = next((each for each in (first, second) if str(each) not in ("cpu", "meta")), None)
+    return (
+        f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}!"
+        + (f" (when checking {checking})" if checking else "")
+        + (f" Copy them to one device, such as with x.to('{target}')." if target else "")
+    )
+
+
 class LinAlgError(RuntimeError):
     """Error: a matrix has no such factorization, or none was found (`tt.linalg.LinAlgError`)."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..runtime.cuda.driver import constexpr_key, driver, kernel_name
 from ..runtime.cuda.triton.kernel_arguments import parameters_of, pointer_type, scalar_type
 from ..runtime.device import device as Device
+from ..runtime.errors import two_devices
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_impl import TensorImpl
 from .conversion import triton_type
@@ -103,13 +104,11 @@ def device_of(name: str, arguments: Mapping[str, Any]) -> Device:
             continue
         if not value.is_cuda:
             raise RuntimeError(
-                f"launch: kernel '{name}': argument '{each}' is on {value.device}, expected a CUDA tensor"
+                f"launch: kernel '{name}': argument '{each}' is on {value.device}, expected a CUDA tensor; "
+                f"pass {each}.cuda()"
             )
         if device is not None and value.device is not device:
-            raise RuntimeError(
-                f"launch: kernel '{name}': Expected all tensors to be on the same device, but found at least two "
-                f"devices, {device} and {value.device}!"
-            )
+            raise RuntimeError(f"launch: kernel '{name}': {two_devices(device, value.device)}")
         device = value.device
     return Device("cuda", driver().current_device()) if device is None else device
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...runtime.errors import two_devices
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import bool_, get_default_dtype
 from ..core.kernel_function import Plan
@@ -69,10 +70,7 @@ def _plan_equal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
 def equal(self: Tensor, other: Tensor) -> bool:
     """Return `torch.equal`: True for the same sizes and the same values; NaN equals nothing."""
     if self._spec.device is not other._spec.device:
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices, "
-            f"{self._spec.device} and {other._spec.device}!"
-        )
+        raise RuntimeError(two_devices(self._spec.device, other._spec.device))
     if tuple(self.shape) != tuple(other.shape):
         return False
     return bool(ops.all(ops.eq(self, other)).item())

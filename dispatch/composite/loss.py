@@ -485,7 +485,7 @@ def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, re
     if target._spec.dtype is not self._spec.dtype:
         raise RuntimeError(
             f"binary_cross_entropy: Found dtype {target._spec.dtype.scalar_name} of target but expected "
-            f"{self._spec.dtype.scalar_name}"
+            f"{self._spec.dtype.scalar_name}. Convert the target with target.to(input.dtype)."
         )
     if self._spec.device.type == "cpu" and self.numel():
         inside = ops.logical_and(ops.ge(self, 0), ops.le(self, 1))

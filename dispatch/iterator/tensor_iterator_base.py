@@ -13,6 +13,7 @@ from ...runtime import memory_format as mf
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.dimname import Names, unify_from_right
+from ...runtime.errors import two_devices
 from ...runtime.named_spec import check_resize, check_written, named
 from ...runtime.scalar_type import bool_, get_default_dtype
 from ...runtime.scalar_type import dtype as ScalarType
@@ -260,10 +261,7 @@ class TensorIteratorBase:
             if config.all_same_device and spec.device is not device and not _same(spec.device, device):
                 is_cpu_scalar = not operand.is_output and not spec.ndim and spec.device.type == "cpu"
                 if not (config.cpu_scalars and is_cpu_scalar):
-                    raise RuntimeError(
-                        "Expected all tensors to be on the same device, but found at least two devices, "
-                        f"{device} and {spec.device}!"
-                    )
+                    raise RuntimeError(two_devices(device, spec.device))
                 if cpu_scalars:
                     raise RuntimeError("Trying to pass too many CPU scalars to non-CPU kernel!")
                 cpu_scalars = 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ...runtime.device import device as Device
-from ...runtime.errors import internal_assert
+from ...runtime.errors import internal_assert, two_devices
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
@@ -27,10 +27,7 @@ def out_on_another_device(name: str, device: Device, out_device: Device) -> Runt
         return RuntimeError(
             f"{name}(): Expected out tensor to have device {device}, but got {out_device} instead"
         )
-    return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {device} and {out_device}! "
-        f"(when checking argument for argument out in method {name})"
-    )
+    return RuntimeError(two_devices(device, out_device, f"argument for argument out in method {name}"))
 
 
 class MetaBase:

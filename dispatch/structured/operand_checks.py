@@ -40,3 +40,16 @@ def check_sizes_given(name: str, argument: str, sizes: Sequence[int]) -> None:
         raise RuntimeError(
             f"{name}: expected {argument} of sizes that are not negative, but got {list(sizes)}"
         )
+
+
+def check_multiply(
+    left: Sequence[int], right: Sequence[int], left_name: str = "mat1", right_name: str = "mat2"
+) -> None:
+    """Raise RuntimeError unless matrices, or batches of them, have the same K dimension."""
+    (m, k), (rows, n) = left[-2:], right[-2:]
+    if k != rows:
+        remedy = f"; {right_name}.mT would fit" if k == n else ""
+        raise RuntimeError(
+            f"{left_name} and {right_name} shapes cannot be multiplied ({m}x{k} and {rows}x{n}): "
+            f"the K dimensions, {k} and {rows}, must be equal{remedy}"
+        )

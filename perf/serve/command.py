@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         server = PerfServer((arguments.host, arguments.port), watcher)
     except OSError as error:
         raise RefusalError(
-            f"cannot listen on {arguments.host} port {arguments.port}: {error.strerror}"
+            f"cannot listen on {arguments.host} port {arguments.port}: {error.strerror}; --port 0 takes a free one"
         ) from None
     if not address.is_loopback:
         print("serve: everyone who reaches this address can read the results", file=sys.stderr)

@@ -51,7 +51,7 @@ function select(id) {
   showRows();
 }
 
-function showRuns(runs) {
+function showRuns(runs, running) {
   names = Object.fromEntries(runs.map((run) => [run.id, run.name]));
   const focused = document.activeElement?.closest?.("#runs tr")?.dataset.id;
   const made = runs.map((run) => {
@@ -63,10 +63,11 @@ function showRuns(runs) {
       place("details").scrollIntoView({ block: "nearest" });
     });
     cell.append(button);
-    const state = run.rehearsal ? "rehearsal" : run.complete ? "complete" : "incomplete";
+    const isRunning = running.has(run.name);
+    const state = isRunning ? "running" : run.rehearsal ? "rehearsal" : run.complete ? "complete" : "incomplete";
     const commit = run.commit + (run.dirty ? "+" : "");
     const count = run.timed === run.rows ? String(run.rows) : `${run.timed} of ${run.rows}`;
-    const row = line(cell, commit, element("td", state, run.complete ? "" : "warning"), element("td", count, "number"), run.device, run.machine, run.name);
+    const row = line(cell, commit, element("td", state, isRunning || run.complete ? "" : "warning"), element("td", count, "number"), run.device, run.machine, run.name);
     row.dataset.id = run.id;
     return row;
   });
@@ -108,7 +109,7 @@ events.addEventListener("error", () => tell("connection lost; trying again", "ba
 events.addEventListener("state", (event) => {
   const state = JSON.parse(event.data);
   showProgress(state.progress);
-  showRuns(state.runs);
+  showRuns(state.runs, new Set(state.progress.map((each) => each.file)));
   place("problems").hidden = state.errors.length === 0;
   place("errors").replaceChildren(...state.errors.map((text) => element("li", text)));
   // The newest run is shown until the reader chooses another one.

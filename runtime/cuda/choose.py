@@ -86,7 +86,11 @@ def _emulator() -> Driver:
 
 def _cupy() -> Driver:
     if importlib.util.find_spec("cupy") is None:
-        raise RuntimeError(_NO_GPU.format(reason="cupy is not installed"))
+        raise RuntimeError(
+            _NO_GPU.format(
+                reason="cupy is not installed: pip install 'triten[cuda13]', or 'triten[cuda12]' for CUDA 12"
+            )
+        )
     from .cupy.driver import CuPyDriver, count_devices
 
     count, reason = count_devices()

@@ -120,7 +120,10 @@ def test_starts_that_cannot_be(
 def test_a_variable_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match="environment variable RANK expected, but not set"):
+    with pytest.raises(
+        ValueError,
+        match=r"RANK expected, but not set\. Start the program with `python -m triten\.distributed\.run ",
+    ):
         distributed.init_process_group("mpi")
 
 

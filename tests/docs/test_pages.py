@@ -23,6 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 REQUIRES = re.compile(r"\A---\nrequires: (.*)\n---\n")
+INSTALLED_BY_NAME = re.compile(r"pip install .*[ '\"]triten(\[[\w,]+\])?(['\"]| (?!@)|$)")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # As launchers start the only process of a program.
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
@@ -155,3 +156,11 @@ def test_docstrings_become_text_without_markup() -> None:
         "",
         "    Two.",
     ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_install_triten_from_a_checkout_or_a_repository(page: Path) -> None:
+    """PyPI has no triten yet, so that a name alone fails."""
+    blocks = [block[2] for block in BLOCK.finditer(page.read_text()) if block[1] != "python"]
+    by_name = [line for text in blocks for line in text.splitlines() if INSTALLED_BY_NAME.search(line)]
+    assert by_name == []

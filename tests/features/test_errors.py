@@ -1,9 +1,17 @@
 """Errors: a caller's mistakes and the library's own, and what a failing call leaves behind."""
 
+import importlib.util
+from collections.abc import Callable
+
 import pytest
 
 import triten as tt
+import triten.nn.functional as F
 from triten.runtime.local_dispatch_key_set import local, modes
+
+NEEDS_TRITON = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton has no wheel for this platform"
+)
 
 
 def test_check_and_internal_assert_are_told_apart() -> None:
@@ -49,3 +57,35 @@ def test_a_kernel_that_raises_leaves_everything_as_it_was() -> None:
 def test_refusals_name_what_is_wrong(call: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (
+            lambda: tt.ones(4, 3) @ tt.ones(4, 3),
+            "the K dimensions, 3 and 4, must be equal; mat2.mT would fit",
+        ),
+        (lambda: tt.nn.Linear(3, 4)(tt.ones(2, 5)), "the K dimensions, 5 and 3, must be equal"),
+        (lambda: F.cross_entropy(tt.ones(2, 3), tt.zeros(2)), "Convert the target with target.long()."),
+        (
+            lambda: F.binary_cross_entropy(tt.ones(2), tt.tensor([0, 1])),
+            "Convert the target with target.to(input.dtype).",
+        ),
+        pytest.param(
+            lambda: tt.ones(2, 2) @ tt.ones(2, 2, device="cuda"), "x.to('cuda:0').", marks=NEEDS_TRITON
+        ),
+        pytest.param(lambda: tt.ones(2, device="cuda") + tt.ones(2), "x.to('cuda:0').", marks=NEEDS_TRITON),
+        pytest.param(
+            lambda: tt.equal(tt.ones(2), tt.ones(2, device="cuda")), "x.to('cuda:0').", marks=NEEDS_TRITON
+        ),
+        (
+            lambda: tt.ones(2, 2) @ tt.ones(2, 2, device="meta"),
+            "cpu and meta! (when checking arguments of mm)",
+        ),
+    ],
+)
+def test_common_mistakes_end_with_the_remedy(call: Callable[[], object], remedy: str) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        call()
+    assert str(raised.value).endswith(remedy)

@@ -21,6 +21,7 @@ from ...dispatch.structured.stub import ElementFunction, PlannedKernel, Structur
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ...runtime.device import CPU
+from ...runtime.errors import two_devices
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import FLOATS8, MIN_CAPABILITY, STREAMING, Configuration, declare
@@ -125,10 +126,7 @@ def check_devices(out: TensorSpec, inputs: Sequence[Any]) -> None:
             and spec.device is not out.device
             and (spec.ndim or spec.device is not CPU)
         ):
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                f"{out.device} and {spec.device}!"
-            )
+            raise RuntimeError(two_devices(out.device, spec.device))
 
 
 def elementwise(

@@ -15,6 +15,7 @@ from ....runtime.data_ptr import DataPtr
 from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
 from ....runtime.dispatch_key import AUTOGRAD_BITS, BY_NAME
+from ....runtime.errors import two_devices
 from ....runtime.generator import Generator
 from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ....runtime.storage import root_of
@@ -224,10 +225,7 @@ class MetaKernels:
                 and not (spec.device is CPU and spec.ndim == 0)
                 and func._opname not in _ACROSS_DEVICES
             ):
-                raise RuntimeError(
-                    f"{func.name()}: Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{device} and {spec.device}!"
-                )
+                raise RuntimeError(f"{func.name()}: {two_devices(device, spec.device)}")
         if func._opname in _ACROSS_DEVICES:
             device = values[0]._spec.device
         return get_default_device() if device is None else device

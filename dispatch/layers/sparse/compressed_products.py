@@ -14,7 +14,7 @@ from ....runtime.sparse_data import BLOCKED
 from ...composite.sparse_coo import coo_tensor
 from ...composite.sparse_products import check_reduce, expect_csr
 from ...generated import functions as ops
-from ...structured.operand_checks import check_dtype, check_sizes
+from ...structured.operand_checks import check_dtype, check_multiply, check_sizes
 from ...structured.stub import StructuredCall, find_kernel
 from ...tensor_data import from_numpy
 from .compressed_structure import Lines, over
@@ -106,10 +106,7 @@ def _check_sampled(self: Any, mat1: Any, mat2: Any) -> None:
             f"{name}: Expected self to have two sparse dimensions, got {self._data.sparse_dim}"
         )
     a, b, size = mat1._spec.sizes, mat2._spec.sizes, self._spec.sizes
-    if a[-1] != b[-2]:
-        raise RuntimeError(
-            f"{name}: mat1 and mat2 shapes cannot be multiplied ({a[-2]}x{a[-1]} and {b[-2]}x{b[-1]})"
-        )
+    check_multiply(a, b, f"{name}: mat1")
     if (a[-2], b[-1]) != tuple(size[-2:]):
         raise RuntimeError(
             f"{name}: self.shape[-2:] must match mat1.shape[-2] and mat2.shape[-1], got {list(size[-2:])}, {a[-2]} and "
@@ -160,9 +157,7 @@ def _check_reduced(self: Any, other: Any, reduce: str) -> None:
         raise RuntimeError(
             f"{name}: expected two matrices, got {self._spec.ndim} and {other._spec.ndim} dimensions"
         )
-    if self._spec.sizes[1] != other._spec.sizes[0]:
-        a, b = self._spec.sizes, other._spec.sizes
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a[0]}x{a[1]} and {b[0]}x{b[1]})")
+    check_multiply(self._spec.sizes, other._spec.sizes)
     if self._spec.dtype is not other._spec.dtype or not self._spec.dtype.is_floating_point:
         raise RuntimeError(
             f"{name}: expected operands of one floating dtype, got {self._spec.dtype.scalar_name} and "

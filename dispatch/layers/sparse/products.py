@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.errors import two_devices
 from ....runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ....runtime.scalar_type import bool_, int64
 from ....runtime.sparse_data import BLOCKED, COMPRESSED
 from ...composite.sparse_compressed import begins_of
 from ...composite.sparse_coo import coo_tensor
 from ...generated import functions as ops
+from ...structured.operand_checks import check_multiply
 from .compressed_places import transpose
 from .compressed_structure import by_other_lines
 from .coo_structure import coalesced, parts_of
@@ -131,14 +133,8 @@ def _check_pair(name: str, left: Any, right: Any, ndim: int) -> None:
             )
     a, b = left._spec, right._spec
     if a.device is not b.device:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and "
-            f"{b.device}! (when checking arguments of {name})"
-        )
-    if a.sizes[-1] != b.sizes[-2]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({a.sizes[-2]}x{a.sizes[-1]} and {b.sizes[-2]}x{b.sizes[-1]})"
-        )
+        raise RuntimeError(two_devices(a.device, b.device, f"arguments of {name}"))
+    check_multiply(a.sizes, b.sizes)
     if a.sizes[:-2] != b.sizes[:-2]:
         raise RuntimeError(f"{name}: batches {list(a.sizes[:-2])} and {list(b.sizes[:-2])} differ")
     if a.dtype is not b.dtype:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ....runtime.errors import two_devices
 from ....runtime.scalar_type import BY_NAME
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_multiply
 from .dims import wrap_dim
 
 if TYPE_CHECKING:
@@ -20,23 +22,12 @@ def check_same_device(name: str, *specs: TensorSpec | None) -> None:
     devices = [spec.device for spec in specs if spec is not None]
     for device in devices[1:]:
         if device is not devices[0]:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {devices[0]} and "
-                f"{device}! (when checking arguments of {name})"
-            )
+            raise RuntimeError(two_devices(devices[0], device, f"arguments of {name}"))
 
 
 def _cpp(spec: TensorSpec) -> str:
     """Return a dtype's name in PyTorch's BLAS messages, such as ``double``."""
     return spec.dtype.scalar_name.lower()
-
-
-def _check_multiply(mat1: TensorSpec, mat2: TensorSpec) -> None:
-    if mat1.sizes[1] != mat2.sizes[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({mat1.sizes[0]}x{mat1.sizes[1]} and "
-            f"{mat2.sizes[0]}x{mat2.sizes[1]})"
-        )
 
 
 def _check_scales(dtype: ScalarType, *scales: NumberKind) -> None:
@@ -75,7 +66,7 @@ def _check_matrices(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
     if mat2.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {mat2.ndim}-D tensor in mm")
     check_same_device("mm", self, mat2)
-    _check_multiply(self, mat2)
+    check_multiply(self.sizes, mat2.sizes)
     if self.dtype is not mat2.dtype:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {_cpp(self)} != {_cpp(mat2)} (in mm)"
@@ -227,7 +218,7 @@ def addmm(
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
     if mat2.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
-    _check_multiply(mat1, mat2)
+    check_multiply(mat1.sizes, mat2.sizes)
     sizes = (mat1.sizes[0], mat2.sizes[1])
     _check_product_sum("addmm", meta, self, mat1, mat2, sizes, beta, alpha)
 
@@ -348,7 +339,7 @@ def addmm_dtype(
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
     if mat2.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
-    _check_multiply(mat1, mat2)
+    check_multiply(mat1.sizes, mat2.sizes)
     sizes = (mat1.sizes[0], mat2.sizes[1])
     _check_product_sum_dtype("addmm", meta, self, mat1, mat2, sizes, (beta, alpha), out_dtype)
 

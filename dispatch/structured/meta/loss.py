@@ -19,7 +19,8 @@ NONE, MEAN, SUM = 0, 1, 2
 def _check_target(name: str, target: TensorSpec) -> None:
     if target.dtype not in (int64, uint8):
         raise RuntimeError(
-            f"{name}: expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}"
+            f"{name}: expected target dtype to be Long or Byte, but got {target.dtype.scalar_name}. "
+            "Convert the target with target.long()."
         )
 
 

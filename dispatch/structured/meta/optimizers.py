@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.device import device as Device
+from ....runtime.errors import two_devices
 from ....runtime.scalar_type import bfloat16, float16, float32, float64
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
@@ -122,10 +123,7 @@ def _check_rate(name: str, lr: TensorSpec, device: Device) -> None:
     if lr.numel != 1:
         raise RuntimeError(f"{name}: lr: a Tensor with {lr.numel} elements cannot be converted to Scalar")
     if lr.device.type != "cpu" and lr.device is not device:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {device} and "
-            f"{lr.device}! (when checking argument lr of {name})"
-        )
+        raise RuntimeError(two_devices(device, lr.device, f"argument lr of {name}"))
     if not lr.is_meta and lr.device.type != "cpu" and lr.dtype not in (float32, float64):
         raise RuntimeError(f"{name}: expected scalar type Float but found {lr.dtype.scalar_name} in lr")
 

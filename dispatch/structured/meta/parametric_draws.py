@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.errors import two_devices
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
@@ -96,10 +97,7 @@ def _same_dtype(*specs: TensorSpec) -> None:
 def _same_device(name: str, *specs: TensorSpec) -> None:
     for spec in specs[1:]:
         if spec.device is not specs[0].device:
-            raise RuntimeError(
-                f"{name}: Expected all tensors to be on the same device, but found at least two devices, "
-                f"{specs[0].device} and {spec.device}!"
-            )
+            raise RuntimeError(f"{name}: {two_devices(specs[0].device, spec.device)}")
 
 
 def _gradient(meta: MetaBase, kernel: str, inputs: Sequence[TensorSpec]) -> None:

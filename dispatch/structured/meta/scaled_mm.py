@@ -6,6 +6,7 @@ from ....runtime.scalar_type import PACKED
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_multiply
 from .block_scales import FLOATS8, block_scaling, scale_count
 from .linalg import check_same_device
 
@@ -30,11 +31,8 @@ def scaled_mm(
         raise RuntimeError("mat1 must be a matrix")
     if mat2.ndim != 2:
         raise RuntimeError("mat2 must be a matrix")
-    (m, k), n = self.sizes, mat2.sizes[1]
-    if k != mat2.sizes[0]:
-        raise RuntimeError(
-            f"mat_a and mat_b shapes cannot be multiplied ({m}x{k} and {mat2.sizes[0]}x{mat2.sizes[1]})"
-        )
+    check_multiply(self.sizes, mat2.sizes, "mat_a", "mat_b")
+    m, n = self.sizes[0], mat2.sizes[1]
     _check_scaling(self, mat2, scale_a, scale_b)
     if use_fast_accum and PACKED in (self.dtype, mat2.dtype):
         raise RuntimeError(

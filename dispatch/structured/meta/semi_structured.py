@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_multiply
 from .linalg import check_same_device
 
 NAME = "_semi_structured_mm"
@@ -63,10 +64,7 @@ def _semi_structured_mm(
             f"{NAME}: expected interleaved words of a multiple of {64 // meta_.dtype.itemsize} rows and of 2 columns, "
             f"got sizes {list(meta_.sizes)}"
         )
-    if mat2.sizes[0] != k:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {mat2.sizes[0]}x{mat2.sizes[1]})"
-        )
+    check_multiply((rows, k), mat2.sizes)
     dtype = values.dtype if out_dtype is None else out_dtype
     if dtype.name not in OUTPUTS[name]:
         raise RuntimeError(

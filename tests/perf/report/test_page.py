@@ -177,7 +177,9 @@ def test_thirty_runs_have_lines_sparklines_and_whole_labels(browse: Open, tmp_pa
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")])
-def test_axe_finds_no_violation(browse: Open, tmp_path: Path, viewport: dict[str, int], scheme: str) -> None:
+def test_axe_finds_no_violation_and_finds_a_planted_one(
+    browse: Open, tmp_path: Path, viewport: dict[str, int], scheme: str
+) -> None:
     package = pytest.importorskip(
         "axe_playwright_python", reason="the accessibility test needs axe-playwright-python"
     )
@@ -187,10 +189,13 @@ def test_axe_finds_no_violation(browse: Open, tmp_path: Path, viewport: dict[str
     runs.mkdir()
     files = synthetic_history.write_history(runs, runs=3)
     page = browse(files, viewport, scheme, profiles=[trace], bypass_csp=True)
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     page.evaluate(source)
     found = page.evaluate("axe.run()")
     assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
     assert len(found["passes"]) > 20
+    page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+    assert [each["id"] for each in page.evaluate("axe.run()")["violations"]] == ["button-name"]
 
 
 def test_a_profile_has_a_flame_graph_a_timeline_operators_and_memory(browse: Open, tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ def test_without_a_gpu_the_error_says_what_to_do():
             print(error)
         """)
     )
-    assert "No CUDA GPUs are available (cupy is not installed)" in done.stdout, done.stderr
+    assert "No CUDA GPUs are available (cupy is not installed: pip install 'triten[cuda13]'" in done.stdout, (
+        done.stderr
+    )
     assert "TRITEN_CUDA=interpret" in done.stdout
 
 
