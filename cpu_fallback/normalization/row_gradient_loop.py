@@ -6,10 +6,10 @@ rows in the dtype, and then in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...runtime.cpu.object_code import loop_function
-from ..reduction.lane_sums import RowCode
+from ..reduction.lane_sums import Mean, RowCode
 
 ROWS_PER_PARTIAL_SUM = 32
 """Rows that one partial sum adds."""
@@ -25,89 +25,89 @@ class _Rows(RowCode):
         super().__init__(dtype, {name: f"%p{i}" for i, name in enumerate(ARRAYS)})
         self.n = self.numbers("%g", NUMBERS)
         self.flags = flags
-        self.wanted = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
+        self.columns = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
 
-    def gap(self, place: str, mean: str | None, kind: str = "") -> str:
-        """Emit the input minus the mean."""
-        kind = kind or self.kind
-        x = self.loaded("x", place, kind)
-        return x if mean is None else self.calculated("sub", x, mean, kind)
-
-    def scaled(self, place: str, i: str, kind: str = "") -> str:
-        """Emit the gradient times the weight."""
-        kind = kind or self.kind
-        grad = self.loaded("grad", place, kind)
+    def weighted(self, index: str, column: str, kind: str = "") -> str:
+        """Emit the output's gradient times the weight."""
+        grad = self.loaded("grad", index, kind)
         if "weight" not in self.flags:
             return grad
-        return self.calculated("mul", grad, self.loaded("weight", i, kind), kind)
+        return self.calculated("mul", grad, self.loaded("weight", column, kind), kind)
 
-    def add_to_column(self, which: int, i: str, term: str) -> None:
-        """Emit the addition of a term to a column's sum."""
-        place = self.add(self.mul(str(which), self.n["n"]), i) if which else i
-        kept = self.value("%kept", place)
-        self.store(self.calculated("add", kept, term), "%kept", place)
-
-    def row_sums(self, start: str, mean: str | None) -> list[str]:
-        """Emit the sums of a row: of gradient times deviation, and of the gradient if there is a mean.
+    def row_sums(self, starts: Sequence[str], means: Sequence[Mean]) -> list[list[str]]:
+        """Emit each row's sums: of gradient times deviation, and of the gradient if there is a mean.
 
         They are in a loop of their own, so that their bits do not depend on the requested gradients.
         """
-        count = 1 if mean is None else 2
-        means = None if mean is None else self.splat(mean)
+        count = 2 if "centred" in self.flags else 1
 
-        def terms(i: str, kind: str) -> list[str]:
-            place = self.add(start, i)
-            scaled = self.scaled(place, i, kind)
-            gap = self.gap(place, mean if kind == self.kind else means, kind)
-            return [self.calculated("mul", scaled, gap, kind), scaled][:count]
+        def terms(column: str, kind: str) -> list[str]:
+            made = []
+            for start, mean in zip(starts, means, strict=True):
+                index = self.add(start, column)
+                grad = self.weighted(index, column, kind)
+                product = self.calculated("mul", grad, self.deviation(index, mean, kind), kind)
+                made += [product, grad][:count]
+            return made
 
-        return self.sums(self.n["n"], count, terms)
+        totals = self.sums(self.n["n"], count * len(starts), terms)
+        return [totals[i : i + count] for i in range(0, len(totals), count)]
 
-    def row(self, row: str) -> None:
-        """Emit the gradient of a row, and its terms of the column sums."""
-        start = self.mul(row, self.n["n"])
-        mean = self.value(self.arrays["means"], row) if "centred" in self.flags else None
-        rstd = self.value(self.arrays["rstds"], row)
-        slope = shift = None
+    def factors(self, rstd: str, sums: Sequence[str]) -> list[str]:
+        """Emit the factor of a row's deviations, and what is subtracted from all elements if there is a mean."""
+        wide, count = self.wide(rstd), self.new(f"sitofp i64 {self.n['n']} to double")
+        product, *plain = [self.new(f"fdiv double {total}, {count}") for total in sums]
+        cube = self.new(f"fmul double {self.new(f'fmul double {wide}, {wide}')}, {wide}")
+        made = [self.new(f"fmul double {cube}, {product}")]
+        made += [self.new(f"fmul double {wide}, {mean}") for mean in plain]
+        return [self.narrow(each) for each in made]
+
+    def rows(self, rows: Sequence[str]) -> None:
+        """Emit the gradients of some rows, and their terms of the column sums, one row after another."""
+        starts = [self.mul(row, self.n["n"]) for row in rows]
+        rstds = [self.value(self.arrays["rstds"], row) for row in rows]
+        means: list[Mean] = [None for _ in rows]
+        if "centred" in self.flags:
+            means = [self.scalar_and_vector(self.value(self.arrays["means"], row)) for row in rows]
+        factors: list[list[str]] = [[] for _ in rows]
         if "input_gradient" in self.flags:
-            wide, count = self.wide(rstd), self.new(f"sitofp i64 {self.n['n']} to double")
-            along, *plain = [
-                self.new(f"fdiv double {total}, {count}") for total in self.row_sums(start, mean)
-            ]
-            cube = self.new(f"fmul double {self.new(f'fmul double {wide}, {wide}')}, {wide}")
-            slope = self.narrow(self.new(f"fmul double {cube}, {along}"))
-            if plain:
-                shift = self.narrow(self.new(f"fmul double {wide}, {plain[0]}"))
-        with self.loop("0", self.n["n"]) as i:
-            place = self.add(start, i)
-            grad, gap = self.value(self.arrays["grad"], place), self.gap(place, mean)
-            for which, name in enumerate(self.wanted):
-                normal = self.calculated("mul", gap, rstd)
-                self.add_to_column(
-                    which, i, self.calculated("mul", grad, normal) if name == "weight_gradient" else grad
-                )
-            if slope is not None:
-                made = self.calculated("mul", self.scaled(place, i), rstd)
-                made = self.calculated("sub", made, self.calculated("mul", gap, slope))
-                self.store(
-                    made if shift is None else self.calculated("sub", made, shift), self.arrays["to"], place
-                )
+            sums = self.row_sums(starts, means)
+            factors = [self.factors(*each) for each in zip(rstds, sums, strict=True)]
+        with self.loop("0", self.n["n"]) as column:
+            offsets = [self.add(self.mul(str(c), self.n["n"]), column) for c in range(len(self.columns))]
+            partial_sums = [self.value("%kept", offset) for offset in offsets]
+            for start, mean, rstd, own in zip(starts, means, rstds, factors, strict=True):
+                index = self.add(start, column)
+                grad, deviation = self.loaded("grad", index), self.deviation(index, mean)
+                for c, name in enumerate(self.columns):
+                    term = grad
+                    if name == "weight_gradient":
+                        term = self.calculated("mul", grad, self.calculated("mul", deviation, rstd))
+                    partial_sums[c] = self.calculated("add", partial_sums[c], term)
+                if own:
+                    made = self.calculated("mul", self.weighted(index, column), rstd)
+                    made = self.calculated("sub", made, self.calculated("mul", deviation, own[0]))
+                    for shift in own[1:]:
+                        made = self.calculated("sub", made, shift)
+                    self.store(made, self.arrays["to"], index)
+            for offset, total in zip(offsets, partial_sums, strict=True):
+                self.store(total, "%kept", offset)
 
     def text(self) -> str:
         """Return the module."""
-        size = self.mul(self.n["n"], str(len(self.wanted)))
-        place = self.mul(size, self.n["part"])
-        self.do(f"%kept = getelementptr {self.kind}, ptr {self.arrays['kept']}, i64 {place}")
-        self.do(f"%total = getelementptr double, ptr {self.arrays['sums']}, i64 {place}")
+        size = self.mul(self.n["n"], str(len(self.columns)))
+        offset = self.mul(size, self.n["part"])
+        self.do(f"%kept = getelementptr {self.kind}, ptr {self.arrays['kept']}, i64 {offset}")
+        self.do(f"%total = getelementptr double, ptr {self.arrays['sums']}, i64 {offset}")
         with self.loop(self.n["first"], self.n["last"], ROWS_PER_PARTIAL_SUM) as begin:
             left = self.new(f"sub i64 {self.n['last']}, {begin}")
             count = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {ROWS_PER_PARTIAL_SUM})")
-            if self.wanted:
+            if self.columns:
                 with self.loop("0", size) as i:
                     self.store("0.0", "%kept", i)
-            with self.loop(begin, self.add(begin, count)) as row:
-                self.row(row)
-            if self.wanted:
+            for rows in self.rows_at_once(begin, count):
+                self.rows(rows)
+            if self.columns:
                 with self.loop("0", size) as i:
                     added = self.wide(self.value("%kept", i))
                     old = self.value("%total", i, "double")

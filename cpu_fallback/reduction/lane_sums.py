@@ -7,7 +7,7 @@ call. So eager and compiled results are bitwise identical.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...runtime.cpu.code import FloatCode
 from ...runtime.cpu.function_text import VECTORS
@@ -16,6 +16,13 @@ PIECE = 2048
 """Elements of a row that are added in the dtype itself."""
 NUM_LANES = 8
 """SIMD lanes of each of `VECTORS`; the remainder is added element by element."""
+
+
+ROWS_AT_ONCE = 2
+"""Rows whose sums are in registers together, since an addition waits for the one before it."""
+
+Mean = dict[str, str] | None
+"""A row's mean as a scalar and as a vector, by type, or None if none is subtracted."""
 
 
 class RowCode(FloatCode):
@@ -41,10 +48,22 @@ class RowCode(FloatCode):
         pointer = self.at(self.kind, self.arrays[array], index)
         return self.new(f"load {kind or self.kind}, ptr {pointer}, align {size}")
 
-    def splat(self, value: str) -> str:
-        """Emit a vector whose lanes all have a value."""
+    def scalar_and_vector(self, value: str) -> dict[str, str]:
+        """Emit a vector whose lanes all have a value; return both by their types."""
         one = self.new(f"insertelement {self.vector} poison, {self.kind} {value}, i64 0")
-        return self._lanes(one, [0] * NUM_LANES)
+        return {self.kind: value, self.vector: self._lanes(one, [0] * NUM_LANES)}
+
+    def deviation(self, index: str, mean: Mean, kind: str = "") -> str:
+        """Emit the input ``x`` minus the mean of its row."""
+        x = self.loaded("x", index, kind)
+        return x if mean is None else self.calculated("sub", x, mean[kind or self.kind], kind)
+
+    def rows_at_once(self, first: str, count: str) -> Iterator[list[str]]:
+        """Emit loops over rows, `ROWS_AT_ONCE` in an iteration, and over the remainder; yield the rows of each body."""
+        for step, begin, end in self.in_steps(count, (ROWS_AT_ONCE, 1)):
+            with self.loop(begin, end, step) as i:
+                row = self.add(first, i)
+                yield [self.add(row, str(r)) for r in range(step)]
 
     def sums(self, n: str, count: int, terms: Callable[[str, str], Sequence[str]]) -> list[str]:
         """Emit sums along a row in float64.
