@@ -102,7 +102,7 @@ class Forward:
             ]
             self.many.run(layer.steps - 1, panels, steps_from(output, 0), product, arrays)
 
-    def tanh(self, share: Array, output: Array, h: Array, weight: Array) -> None:
+    def simple(self, share: Array, output: Array, h: Array, weight: Array) -> None:
         """Compute what `layers._simple` does."""
         layer = self.layer
         product = np.empty((layer.rows, layer.width), layer.dtype)
@@ -199,3 +199,25 @@ class GruGradient:
         ]
         many.run(last - 1, panels, steps_from(self.hidden, last, -1), product, arrays)
         self.at = (self.at + last - 1) % 2
+
+
+class SimpleGradient:
+    """The gradients of gates whose only activation is tanh or relu, with a compiled loop for each step."""
+
+    def __init__(self, loop: Any, output: Array, to: Array) -> None:
+        self.loop, self.output, self.to = loop, output, to
+
+    def step(self, t: int, grad: Array, *args: Array) -> None:
+        """Compute a step's gate gradients from the summands of its hidden state's gradient."""
+        self.loop(self.to[t], self.output[t], grad, *args)
+
+    def many(self, many: ManySteps, panels: Array, product: Array, *output_grads: Array) -> None:
+        """Compute all steps but the last, which is done, and the first; `product` is the gradient of a state."""
+        last = len(self.to) - 1
+        arrays = [
+            steps_from(self.to, last - 1, -1),
+            steps_from(self.output, last - 1, -1),
+            StepArray(product, 0),
+            *(steps_from(each, last - 1, -1) for each in output_grads),
+        ]
+        many.run(last - 1, panels, steps_from(self.to, last, -1), product, arrays)

@@ -18,7 +18,7 @@ from ..normalization.moments import column_sums
 from ..plain_numpy import np
 from ..widen import FULL_FLOATS
 from . import compiled
-from .compiled_steps import Forward, GruGradient, LstmGradient
+from .compiled_steps import Forward, GruGradient, LstmGradient, SimpleGradient
 from .many_steps import ManySteps, many_steps
 
 Array = np.ndarray[Any, Any]
@@ -146,7 +146,7 @@ def _forward_loops(layer: Layer, call: StructuredCall) -> Forward | None:
     elif mode == GRU:
         cell = compiled.gru_cell(n, row, call.args["bias_hh"] is not None)
     else:
-        cell = compiled.tanh_cell(n, row)
+        cell = compiled.simple_cell(mode, n, row)
     step = compiled.step_loop(cell, mode, rows, n)
     if step is None:
         return None
@@ -171,7 +171,7 @@ def rnn_layer(call: StructuredCall) -> PlannedKernel:
             elif layer.mode == GRU:
                 loops.gru(share, made, bias, kept, hx, weight)
             else:
-                loops.tanh(share, made, hx, weight)
+                loops.simple(share, made, hx, weight)
         np.copyto(hy, made[-1])
 
     if loops is not None:
@@ -306,11 +306,13 @@ def _backward_loops(layer: Layer, call: StructuredCall) -> tuple[Loop, ManySteps
     """Return the loops of one step's gradients, and of many steps; None if NumPy computes them."""
     rows, n = layer.rows, layer.width
     is_worth = compiled.is_worth(layer.mode, layer.dtype, layer.steps, rows * layer.gates * n)
-    if not is_worth or layer.mode not in compiled.BACKWARD or not call.args["output"].is_contiguous:
+    if not is_worth or not call.args["output"].is_contiguous:
         return None
     grad_rows = [] if call.args["grad_output"] is None else [n]
     if layer.mode == LSTM:
         one = many = compiled.lstm_gradient_cell(n, *grad_rows or [None])
+    elif layer.mode != GRU:
+        one = many = compiled.simple_gradient_cell(layer.mode, n, *grad_rows or [None])
     else:
         one, many = (compiled.gru_gradient_cell(n, [*states, *grad_rows]) for states in ([n], [n, n]))
     step = compiled.step_loop(one, layer.mode, rows, n)
@@ -348,9 +350,11 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         states = layer.in_order(output)
         output_grads = () if grad_output is None else (layer.in_order(np.ascontiguousarray(grad_output)),)
         before = np.empty((rows, n), layer.dtype)
-        gradient: LstmGradient | GruGradient
+        gradient: LstmGradient | GruGradient | SimpleGradient
         if layer.mode == LSTM:
             gradient = LstmGradient(layer, loop, kept, cx, grad_cy, made)
+        elif layer.mode != GRU:
+            gradient = SimpleGradient(loop, states, made)
         else:
             gradient = GruGradient(layer, loop, kept, hx, states, made, of_hidden)
 

@@ -164,6 +164,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
         gates(4, 11, 64),
     ),
     "gru": (lambda x, *w: tt.gru(x, STATES[0], w, True, 1, 0.0, True, False, False)[0], gates(3, 11, 64)),
+    "rnn": (
+        lambda x, *w: tt.rnn_relu(x, STATES[0], w, True, 1, 0.0, True, False, False)[0],
+        gates(1, 11, 64),
+    ),
 }
 
 
