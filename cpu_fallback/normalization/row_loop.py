@@ -34,9 +34,9 @@ class _Rows(RowCode):
                 n, len(rows), lambda i, kind: [self.loaded("x", self.add(start, i), kind) for start in starts]
             )
             for r, total in enumerate(totals):
-                mean = self.narrow(self.new(f"fdiv double {total}, {count}"))
-                self.store(mean, self.arrays["means"], rows[r])
-                means[r] = self.scalar_and_vector(mean)
+                row_mean = self.narrow(self.new(f"fdiv double {total}, {count}"))
+                self.store(row_mean, self.arrays["means"], rows[r])
+                means[r] = self.scalar_and_vector(row_mean)
 
         def squares(i: str, kind: str) -> list[str]:
             made = []

@@ -108,9 +108,8 @@ class RowCode(FloatCode):
     def _lane_total(self, vectors: Sequence[str]) -> str:
         """Emit the sum of all lanes: of adjacent vectors, and then of a vector's lower and upper halves."""
         while len(vectors) > 1:
-            vectors = [
-                self.calculated("add", *vectors[v : v + 2], self.vector) for v in range(0, len(vectors), 2)
-            ]
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [self.calculated("add", a, b, self.vector) for a, b in pairs]
         (total,), width = vectors, NUM_LANES
         while width > 1:
             width //= 2
