@@ -26,7 +26,7 @@ from ..runtime.tensor_spec import TensorSpec
 from .normalization.moments import ones, row_dots
 from .reduction.lane_sums import NUM_LANES, PIECE
 from .reduction.line_reductions import RUN, line_sums
-from .reduction.reduction_source import BLAS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
+from .reduction.reduction_source import BLAS, LANE_SUMS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
 from .reduction.variance import moments_function
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ def reduction(name: str, width: int) -> Callable[..., Array]:
     pointers = [ctypes.c_void_p] * rows_of(name)
     result = ctypes.c_double if REDUCTIONS[name] == "double" else ctypes.c_float
     prototype = ctypes.CFUNCTYPE(result, *pointers, ctypes.c_int64)
-    call = prototype(shared_function(symbol_of(name, width), reduction_text(name, width)))
+    call = prototype(shared_function(symbol_of(name, width), reduction_text(name, width), name in LANE_SUMS))
 
     def reduced(*args: Array) -> Array:
         count, n = args[0].shape
@@ -162,12 +162,13 @@ def _lane_sum(a: Array) -> Array:
         for i in range(steps.shape[1]):
             lanes += steps[:, i]
         both = (lanes[:, 0] + lanes[:, 1]) + (lanes[:, 2] + lanes[:, 3])
-        piece_sum, rest = (np.zeros(len(a), a.dtype) for _ in range(2))
-        for lane in range(NUM_LANES):
-            piece_sum += both[:, lane]
+        rest, width = np.zeros(len(a), a.dtype), NUM_LANES
+        while width > 1:
+            width //= 2
+            both = both[:, :width] + both[:, width:]
         for i in range(whole, piece.shape[1]):
             rest += piece[:, i]
-        total += piece_sum + rest
+        total += both[:, 0] + rest
     return total
 
 

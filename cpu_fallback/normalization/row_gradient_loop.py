@@ -1,18 +1,15 @@
 """LLVM IR of the gradients of layer_norm and rms_norm, which read each row once into the cache.
 
-A part is some rows with one row of sums, so the sizes alone determine the order of additions. Sums over a row add
-pieces in the dtype, in lanes in LLVM's order for the processor, and then add pieces in float64. Sums over rows add a
-few rows in the dtype, and then in float64.
+A part is some rows with one row of sums, so the sizes alone determine the order of additions. Sums over rows add a few
+rows in the dtype, and then in float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ...runtime.cpu.code import FloatCode
-from ...runtime.cpu.function_text import VECTORS
 from ...runtime.cpu.object_code import loop_function
-from ..reduction.lane_sums import NUM_LANES, PIECE
+from ..reduction.lane_sums import Mean, RowCode
 
 ROWS_PER_PARTIAL_SUM = 32
 """Rows that one partial sum adds."""
@@ -21,142 +18,101 @@ NUMBERS = ("first", "last", "n", "part")
 ARRAYS = ("grad", "x", "means", "rstds", "weight", "to", "kept", "sums")
 
 
-class _Rows(FloatCode):
+class _Rows(RowCode):
     """Body of the loop; it does not read missing arrays."""
 
     def __init__(self, flags: set[str], dtype: str) -> None:
-        super().__init__(dtype)
-        self.flags = flags
+        super().__init__(dtype, {name: f"%p{i}" for i, name in enumerate(ARRAYS)})
         self.n = self.numbers("%g", NUMBERS)
-        self.of = {name: f"%p{i}" for i, name in enumerate(ARRAYS)}
-        self.reduced = f"@llvm.vector.reduce.fadd.v{NUM_LANES}{'f32' if self.kind == 'float' else 'f64'}"
-        self.wanted = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
+        self.flags = flags
+        self.columns = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
 
-    def calculated(self, name: str, a: str, b: str, kind: str = "") -> str:
-        """Emit one operation in the dtype, or on vectors of it."""
-        return self.new(f"f{name} {kind or self.kind} {a}, {b}")
-
-    def loaded(self, array: str, place: str, kind: str) -> str:
-        """Emit the load of an element, or of a vector."""
-        size = 4 if self.kind == "float" else 8
-        return self.new(f"load {kind}, ptr {self.at(self.kind, self.of[array], place)}, align {size}")
-
-    def gap(self, place: str, mean: str | None, kind: str = "") -> str:
-        """Emit the input minus the mean."""
-        kind = kind or self.kind
-        x = self.loaded("x", place, kind)
-        return x if mean is None else self.calculated("sub", x, mean, kind)
-
-    def scaled(self, place: str, i: str, kind: str = "") -> str:
-        """Emit the gradient times the weight."""
-        kind = kind or self.kind
-        grad = self.loaded("grad", place, kind)
+    def weighted(self, index: str, column: str, kind: str = "") -> str:
+        """Emit the output's gradient times the weight."""
+        grad = self.loaded("grad", index, kind)
         if "weight" not in self.flags:
             return grad
-        return self.calculated("mul", grad, self.loaded("weight", i, kind), kind)
+        return self.calculated("mul", grad, self.loaded("weight", column, kind), kind)
 
-    def add_to_column(self, which: int, i: str, term: str) -> None:
-        """Emit the addition of a term to a column's sum."""
-        place = self.add(self.mul(str(which), self.n["n"]), i) if which else i
-        kept = self.value("%kept", place)
-        self.store(self.calculated("add", kept, term), "%kept", place)
-
-    def sums(self, start: str, mean: str | None) -> list[str]:
-        """Emit the sums of a row: of gradient times deviation, and of the gradient if there is a mean.
+    def row_sums(self, starts: Sequence[str], means: Sequence[Mean]) -> list[list[str]]:
+        """Emit each row's sums: of gradient times deviation, and of the gradient if there is a mean.
 
         They are in a loop of their own, so that their bits do not depend on the requested gradients.
         """
-        kind, step = f"<{NUM_LANES} x {self.kind}>", NUM_LANES * VECTORS
-        count = 1 if mean is None else 2
-        totals = [self.variable("double", "0.0") for _ in range(count)]
-        means = None
-        if mean is not None:
-            one = self.new(f"insertelement {kind} poison, {self.kind} {mean}, i64 0")
-            zeros = f"<{NUM_LANES} x i32> zeroinitializer"
-            means = self.new(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+        count = 2 if "centred" in self.flags else 1
 
-        def add(sums: list[str], i: str, kind: str, mean: str | None) -> None:
-            place = self.add(start, i)
-            scaled = self.scaled(place, i, kind)
-            terms = [self.calculated("mul", scaled, self.gap(place, mean, kind), kind), scaled]
-            for each, term in zip(sums, terms, strict=False):
-                self.do(
-                    f"store {kind} {self.calculated('add', self.read(each, kind), term, kind)}, ptr {each}"
-                )
+        def terms(column: str, kind: str) -> list[str]:
+            made = []
+            for start, mean in zip(starts, means, strict=True):
+                index = self.add(start, column)
+                grad = self.weighted(index, column, kind)
+                product = self.calculated("mul", grad, self.deviation(index, mean, kind), kind)
+                made += [product, grad][:count]
+            return made
 
-        with self.loop("0", self.n["n"], PIECE) as piece:
-            left = self.new(f"sub i64 {self.n['n']}, {piece}")
-            length = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {PIECE})")
-            whole = self.add(piece, self.new(f"and i64 {length}, -{step}"))
-            vectors = [[self.variable(kind, "zeroinitializer") for _ in totals] for _ in range(VECTORS)]
-            rests = [self.variable(self.kind, "0.0") for _ in totals]
-            with self.loop(piece, whole, step) as i:
-                for v, sums in enumerate(vectors):
-                    add(sums, self.add(i, str(NUM_LANES * v)), kind, means)
-            with self.loop(whole, self.add(piece, length)) as i:
-                add(rests, i, self.kind, mean)
-            for t, total in enumerate(totals):
-                lanes = [self.read(sums[t], kind) for sums in vectors]
-                low, high = (self.calculated("add", lanes[v], lanes[v + 1], kind) for v in (0, 2))
-                both = self.calculated("add", low, high, kind)
-                made = self.new(f"call {self.kind} {self.reduced}({self.kind} 0.0, {kind} {both})")
-                made = self.wide(self.calculated("add", made, self.read(rests[t], self.kind)))
-                self.do(f"store double {self.new(f'fadd double {self.read(total)}, {made}')}, ptr {total}")
-        return [self.read(total) for total in totals]
+        totals = self.sums(self.n["n"], count * len(starts), terms)
+        return [totals[i : i + count] for i in range(0, len(totals), count)]
 
-    def read(self, variable: str, kind: str = "double") -> str:
-        """Emit the load of a variable."""
-        return self.new(f"load {kind}, ptr {variable}")
+    def factors(self, rstd: str, sums: Sequence[str]) -> list[str]:
+        """Emit the factor of a row's deviations, and what is subtracted from all elements if there is a mean."""
+        wide, count = self.wide(rstd), self.new(f"sitofp i64 {self.n['n']} to double")
+        product, *plain = [self.new(f"fdiv double {total}, {count}") for total in sums]
+        cube = self.new(f"fmul double {self.new(f'fmul double {wide}, {wide}')}, {wide}")
+        made = [self.new(f"fmul double {cube}, {product}")]
+        made += [self.new(f"fmul double {wide}, {mean}") for mean in plain]
+        return [self.narrow(each) for each in made]
 
-    def row(self, row: str) -> None:
-        """Emit the gradient of a row, and its terms of the column sums."""
-        start = self.mul(row, self.n["n"])
-        mean = self.value(self.of["means"], row) if "centred" in self.flags else None
-        rstd = self.value(self.of["rstds"], row)
-        slope = shift = None
+    def rows(self, rows: Sequence[str]) -> None:
+        """Emit the gradients of some rows, and their terms of the column sums, one row after another."""
+        starts = [self.mul(row, self.n["n"]) for row in rows]
+        rstds = [self.value(self.arrays["rstds"], row) for row in rows]
+        means: list[Mean] = [None for _ in rows]
+        if "centred" in self.flags:
+            means = [self.scalar_and_vector(self.value(self.arrays["means"], row)) for row in rows]
+        factors: list[list[str]] = [[] for _ in rows]
         if "input_gradient" in self.flags:
-            wide, count = self.wide(rstd), self.new(f"sitofp i64 {self.n['n']} to double")
-            along, *plain = [self.new(f"fdiv double {total}, {count}") for total in self.sums(start, mean)]
-            cube = self.new(f"fmul double {self.new(f'fmul double {wide}, {wide}')}, {wide}")
-            slope = self.narrow(self.new(f"fmul double {cube}, {along}"))
-            if plain:
-                shift = self.narrow(self.new(f"fmul double {wide}, {plain[0]}"))
-        with self.loop("0", self.n["n"]) as i:
-            place = self.add(start, i)
-            grad, gap = self.value(self.of["grad"], place), self.gap(place, mean)
-            for which, name in enumerate(self.wanted):
-                normal = self.calculated("mul", gap, rstd)
-                self.add_to_column(
-                    which, i, self.calculated("mul", grad, normal) if name == "weight_gradient" else grad
-                )
-            if slope is not None:
-                made = self.calculated("mul", self.scaled(place, i), rstd)
-                made = self.calculated("sub", made, self.calculated("mul", gap, slope))
-                self.store(
-                    made if shift is None else self.calculated("sub", made, shift), self.of["to"], place
-                )
+            sums = self.row_sums(starts, means)
+            factors = [self.factors(*each) for each in zip(rstds, sums, strict=True)]
+        with self.loop("0", self.n["n"]) as column:
+            offsets = [self.add(self.mul(str(c), self.n["n"]), column) for c in range(len(self.columns))]
+            partial_sums = [self.value("%kept", offset) for offset in offsets]
+            for start, mean, rstd, own in zip(starts, means, rstds, factors, strict=True):
+                index = self.add(start, column)
+                grad, deviation = self.loaded("grad", index), self.deviation(index, mean)
+                for c, name in enumerate(self.columns):
+                    term = grad
+                    if name == "weight_gradient":
+                        term = self.calculated("mul", grad, self.calculated("mul", deviation, rstd))
+                    partial_sums[c] = self.calculated("add", partial_sums[c], term)
+                if own:
+                    made = self.calculated("mul", self.weighted(index, column), rstd)
+                    made = self.calculated("sub", made, self.calculated("mul", deviation, own[0]))
+                    for shift in own[1:]:
+                        made = self.calculated("sub", made, shift)
+                    self.store(made, self.arrays["to"], index)
+            for offset, total in zip(offsets, partial_sums, strict=True):
+                self.store(total, "%kept", offset)
 
     def text(self) -> str:
         """Return the module."""
-        size = self.mul(self.n["n"], str(len(self.wanted)))
-        place = self.mul(size, self.n["part"])
-        self.do(f"%kept = getelementptr {self.kind}, ptr {self.of['kept']}, i64 {place}")
-        self.do(f"%total = getelementptr double, ptr {self.of['sums']}, i64 {place}")
+        size = self.mul(self.n["n"], str(len(self.columns)))
+        offset = self.mul(size, self.n["part"])
+        self.do(f"%kept = getelementptr {self.kind}, ptr {self.arrays['kept']}, i64 {offset}")
+        self.do(f"%total = getelementptr double, ptr {self.arrays['sums']}, i64 {offset}")
         with self.loop(self.n["first"], self.n["last"], ROWS_PER_PARTIAL_SUM) as begin:
             left = self.new(f"sub i64 {self.n['last']}, {begin}")
             count = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {ROWS_PER_PARTIAL_SUM})")
-            if self.wanted:
+            if self.columns:
                 with self.loop("0", size) as i:
                     self.store("0.0", "%kept", i)
-            with self.loop(begin, self.add(begin, count)) as row:
-                self.row(row)
-            if self.wanted:
+            for rows in self.rows_at_once(begin, count):
+                self.rows(rows)
+            if self.columns:
                 with self.loop("0", size) as i:
                     added = self.wide(self.value("%kept", i))
                     old = self.value("%total", i, "double")
                     self.store(self.new(f"fadd double {old}, {added}"), "%total", i, "double")
-        module = self.module("rows", len(ARRAYS), 3)
-        return module + f"declare {self.kind} {self.reduced}({self.kind}, <{NUM_LANES} x {self.kind}>)\n"
+        return self.module("rows", len(ARRAYS), 3)
 
 
 def row_gradient_loop(dtype: str, *flags: str) -> Callable[..., None]:

@@ -17,7 +17,7 @@ from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
-from . import compiled_gradients, one_block
+from . import compiled_gradients, compiled_rows, one_block
 from .moments import column_sums, ones, row_dots
 
 BLOCK = 1 << 19
@@ -123,18 +123,22 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
             parallel_for(0, rows, grain, some)
 
-        blocks = -(-rows // step) if rows else 0
+        if centred and same and 0 < n <= EXPANDED and 0 < rows * n <= SMALL:
+            why = "{} rows of {} are at most {} elements, in rows of at most {}"
+            chosen("short rows by products", why, rows, n, SMALL, EXPANDED)
+            return _small_rows(rows, n, dtype)
         run = compute
-        if same and one_block.fits(rows, n):
-            run = one_block.forward(rows, n, dtype, default)
-        if centred:
-            if same and 0 < n <= EXPANDED and 0 < rows * n <= SMALL:
-                why = "{} rows of {} are at most {} elements, in rows of at most {}"
-                chosen("short rows by products", why, rows, n, SMALL, EXPANDED)
-                return _small_rows(rows, n, dtype)
+        if compiled_rows.is_served(call, rows, n):
+            why = "{} rows of {} are at least {} elements"
+            chosen("a compiled loop over rows", why, rows, n, compiled_rows.COMPILE_THRESHOLD)
+            run = compiled_rows.forward(call, rows, n, default)
+        else:
+            blocks = -(-rows // step) if rows else 0
             chosen("rows in blocks", "{} rows of {} make {} blocks that stay in the cache", rows, n, blocks)
+            if same and one_block.fits(rows, n):
+                run = one_block.forward(rows, n, dtype, default)
+        if centred:
             return PlannedKernel(quietly(run, line=n))
-        chosen("rows in blocks", "{} rows of {} make {} blocks that stay in the cache", rows, n, blocks)
         return PlannedKernel(
             quietly(lambda out, rstd, x, w, eps: run(out, None, rstd, x, w, None, eps), line=n)
         )

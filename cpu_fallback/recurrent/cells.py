@@ -146,20 +146,20 @@ def gru_cell(call: StructuredCall) -> PlannedKernel:
             inputs, hiddens, state = (rows.wide(array[part]) for array in (x, h, hx))
             if x_bias is not None:
                 inputs, hiddens = inputs + x_bias, hiddens + h_bias
-            room = rows.target(kept[part])
-            both, new = room[:, : 2 * n], room[:, 2 * n : 3 * n]
+            saved = rows.target(kept[part])
+            both, new = saved[:, : 2 * n], saved[:, 2 * n : 3 * n]
             np.add(inputs[:, : 2 * n], hiddens[:, : 2 * n], both)
             sigmoid(both, both)
-            room[:, 3 * n : 4 * n] = state
-            room[:, 4 * n :] = hiddens[:, 2 * n :]
-            np.multiply(room[:, :n], room[:, 4 * n :], new)
+            saved[:, 3 * n : 4 * n] = state
+            saved[:, 4 * n :] = hiddens[:, 2 * n :]
+            np.multiply(saved[:, :n], saved[:, 4 * n :], new)
             np.add(new, inputs[:, 2 * n :], new)
             np.tanh(new, new)
             made = np.subtract(state, new)
-            np.multiply(made, room[:, n : 2 * n], made)
+            np.multiply(made, saved[:, n : 2 * n], made)
             rows.store(hy[part], np.add(made, new, made))
             if not rows.same:
-                rows.store(kept[part], room)
+                rows.store(kept[part], saved)
 
         rows.each(step)
 
@@ -177,8 +177,8 @@ def gru_cell_backward(call: StructuredCall) -> PlannedKernel:
         wide_x, wide_h = rows.target(to_x), rows.target(to_h)
 
         def step(part: slice) -> None:
-            room, grad = rows.wide(kept[part]), rows.wide(grad_hy[part])
-            r, i, new, hx, h_new = (room[:, k * n : (k + 1) * n] for k in range(5))
+            saved, grad = rows.wide(kept[part]), rows.wide(grad_hy[part])
+            r, i, new, hx, h_new = (saved[:, k * n : (k + 1) * n] for k in range(5))
             x, h = wide_x[part], wide_h[part]
             of_new = x[:, 2 * n :]
             np.multiply(grad * (1 - i), 1 - new * new, of_new)

@@ -1,4 +1,4 @@
-"""Steps of recurrent layers as compiled loops (`recurrent_loop.py`): LSTM and GRU, forward and backward.
+"""Steps of recurrent layers as compiled loops (`recurrent_loop.py`), forward and backward.
 
 A step is one matmul and one loop over the elements of the hidden state.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.structured.meta.recurrent import GRU, LSTM, TANH
+from ...dispatch.structured.meta.recurrent import GRU, LSTM, RELU, TANH
 from ...runtime import blas_threads
 from ...runtime.cpu.loop_requests import Loop, Sharing, loop_now, shared_loop
 from ..plain_numpy import np
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 COMPILE_THRESHOLD = 1 << 15
 """Compile a layer's loop if all steps together have at least this many gates."""
-INSTRUCTIONS = {LSTM: 256, GRU: 160, TANH: 64}
+INSTRUCTIONS = {LSTM: 256, GRU: 160, TANH: 64, RELU: 4}
 """Instructions for an element of the hidden state, about."""
 SHARED_FROM, WAKING_FROM = 1 << 22, 1 << 24
 """Twice the instructions from which awake threads share a step, and from which sleeping ones are woken."""
@@ -25,8 +25,8 @@ PARTS = 8
 """Parts of a step at most."""
 SMALL_PRODUCT = 1 << 22
 """Multiplications up to which a step's matmul has one thread: it is as quick, and no other thread spins after it."""
-FORWARD = {LSTM: "lstm", GRU: "gru", TANH: "tanh"}
-BACKWARD = {LSTM: "lstm_backward", GRU: "gru_backward"}
+FORWARD = {LSTM: "lstm", GRU: "gru", TANH: "tanh", RELU: "relu"}
+BACKWARD = {mode: f"{name}_backward" for mode, name in FORWARD.items()}
 
 
 def is_worth(mode: int, dtype: np.dtype[Any], steps: int, gates: int) -> bool:
@@ -134,9 +134,17 @@ def gru_gradient_cell(n: int, grad_rows: Sequence[int]) -> Cell:
     return _cell(name, [*arrays, *((1, n, row) for row in grad_rows)])
 
 
-def tanh_cell(n: int, share_row: int) -> Cell:
-    """Return the cell ``hidden, products, share`` of a layer with tanh alone."""
-    return _cell(FORWARD[TANH], [(1, n, n), (1, n, n), (1, n, share_row)])
+def simple_cell(mode: int, n: int, share_row: int) -> Cell:
+    """Return the cell ``hidden, products, share`` of a layer with tanh or relu alone."""
+    return _cell(FORWARD[mode], [(1, n, n), (1, n, n), (1, n, share_row)])
+
+
+def simple_gradient_cell(mode: int, n: int, output_row: int | None) -> Cell:
+    """Return the cell ``to, hidden, *grads`` of the gradient of a layer with tanh or relu alone."""
+    arrays = [(1, n, n)] * 3
+    if output_row is None:
+        return _cell(BACKWARD[mode], arrays)
+    return _cell(f"{BACKWARD[mode]}_of_outputs", [*arrays, (1, n, output_row)])
 
 
 def step_loop(cell: Cell, mode: int, rows: int, width: int) -> Loop | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..plain_numpy import np
-from .many_steps import ManySteps, Walk, walk
+from .many_steps import ManySteps, StepArray, steps_from
 
 if TYPE_CHECKING:
     from ...runtime.cpu.loop_requests import Loop
@@ -58,14 +58,18 @@ class Forward:
             h, c = hidden, cell
         if self.many is not None and panels is not None:
             if is_kept:
-                walks = [walk(every, 1), walk(cells, 1), walk(squashed, 1)]
-                before = walk(cells, 0)
+                arrays = [steps_from(every, 1), steps_from(cells, 1), steps_from(squashed, 1)]
+                previous = steps_from(cells, 0)
             else:
                 stride = cells.strides[0]
-                walks = [Walk(every[0], 0), Walk(cells[1], -stride, True), Walk(squashed[0], 0)]
-                before = Walk(cells[0], stride, True)
-            walks += [walk(output, 1), Walk(product, 0), walk(share, 1), before]
-            self.many.run(layer.steps - 1, panels, walk(output, 0), product, walks)
+                arrays = [
+                    StepArray(every[0], 0),
+                    StepArray(cells[1], -stride, True),
+                    StepArray(squashed[0], 0),
+                ]
+                previous = StepArray(cells[0], stride, True)
+            arrays += [steps_from(output, 1), StepArray(product, 0), steps_from(share, 1), previous]
+            self.many.run(layer.steps - 1, panels, steps_from(output, 0), product, arrays)
             c = cells[-1] if is_kept else cells[(layer.steps - 1) % 2]
         np.copyto(cy, c.reshape(rows, n))
 
@@ -88,17 +92,17 @@ class Forward:
             h = hidden
         if self.many is not None and panels is not None:
             at = 1 if is_kept else 0
-            walks = [
-                *(Walk(each[at], each.strides[0] if is_kept else 0) for each in (every, shares)),
-                walk(output, 1),
-                Walk(product, 0),
-                walk(share, 1),
-                walk(output, 0),
-                *(Walk(each, 0) for each in biases),
+            arrays = [
+                *(StepArray(each[at], each.strides[0] if is_kept else 0) for each in (every, shares)),
+                steps_from(output, 1),
+                StepArray(product, 0),
+                steps_from(share, 1),
+                steps_from(output, 0),
+                *(StepArray(each, 0) for each in biases),
             ]
-            self.many.run(layer.steps - 1, panels, walk(output, 0), product, walks)
+            self.many.run(layer.steps - 1, panels, steps_from(output, 0), product, arrays)
 
-    def tanh(self, share: Array, output: Array, h: Array, weight: Array) -> None:
+    def simple(self, share: Array, output: Array, h: Array, weight: Array) -> None:
         """Compute what `layers._simple` does."""
         layer = self.layer
         product = np.empty((layer.rows, layer.width), layer.dtype)
@@ -108,8 +112,8 @@ class Forward:
             self.step(output[t], product, share[t])
             h = output[t]
         if self.many is not None and panels is not None:
-            walks = [walk(output, 1), Walk(product, 0), walk(share, 1)]
-            self.many.run(layer.steps - 1, panels, walk(output, 0), product, walks)
+            arrays = [steps_from(output, 1), StepArray(product, 0), steps_from(share, 1)]
+            self.many.run(layer.steps - 1, panels, steps_from(output, 0), product, arrays)
 
 
 class LstmGradient:
@@ -137,21 +141,21 @@ class LstmGradient:
         self.loop(self.to[t], other, self.every[t], self.squashed[t], before, self.change, grad, *args)
         self.at = 1 - self.at
 
-    def many(self, many: ManySteps, panels: Array, product: Array, *given: Array) -> None:
+    def many(self, many: ManySteps, panels: Array, product: Array, *output_grads: Array) -> None:
         """Compute all steps but the last, which is done, and the first; `product` is the gradient of a state."""
         last = len(self.to) - 1
         stride = self.changes.strides[0] * (1 - 2 * self.at)
-        walks = [
-            walk(self.to, last - 1, -1),
-            Walk(self.changes[1 - self.at], -stride, True),
-            walk(self.every, last - 1, -1),
-            walk(self.squashed, last - 1, -1),
-            walk(self.cells, last - 2, -1),
-            Walk(self.change, stride, True),
-            Walk(product, 0),
-            *(walk(each, last - 1, -1) for each in given),
+        arrays = [
+            steps_from(self.to, last - 1, -1),
+            StepArray(self.changes[1 - self.at], -stride, True),
+            steps_from(self.every, last - 1, -1),
+            steps_from(self.squashed, last - 1, -1),
+            steps_from(self.cells, last - 2, -1),
+            StepArray(self.change, stride, True),
+            StepArray(product, 0),
+            *(steps_from(each, last - 1, -1) for each in output_grads),
         ]
-        many.run(last - 1, panels, walk(self.to, last, -1), product, walks)
+        many.run(last - 1, panels, steps_from(self.to, last, -1), product, arrays)
         self.at = (self.at + last - 1) % 2
 
 
@@ -164,7 +168,7 @@ class GruGradient:
         self.loop, self.hx, self.output, self.to, self.hidden = loop, hx, output, to, hidden
         self.every, self.shares = layer.kept(kept, 0, 3), layer.kept(kept, 3, 4)
         self.directs = np.empty((2, *hx.shape), layer.dtype)
-        """Gradients of a state through the update gate: those of the last step, and room for the next one's."""
+        """Gradients of a state through the update gate: those of the last step, and a buffer for the next one's."""
         self.at = 0
 
     @property
@@ -178,20 +182,42 @@ class GruGradient:
         before = self.output[t - 1] if t else self.hx
         self.loop(self.to[t], self.hidden[t], self.direct, self.every[t], self.shares[t], before, grad, *args)
 
-    def many(self, many: ManySteps, panels: Array, product: Array, *given: Array) -> None:
+    def many(self, many: ManySteps, panels: Array, product: Array, *output_grads: Array) -> None:
         """Compute all steps but the last, which is done, and the first; `product` is the gradient of a state."""
         last = len(self.to) - 1
         stride = self.directs.strides[0] * (1 - 2 * self.at)
-        walks = [
-            walk(self.to, last - 1, -1),
-            walk(self.hidden, last - 1, -1),
-            Walk(self.directs[1 - self.at], -stride, True),
-            walk(self.every, last - 1, -1),
-            walk(self.shares, last - 1, -1),
-            walk(self.output, last - 2, -1),
-            Walk(product, 0),
-            Walk(self.direct, stride, True),
-            *(walk(each, last - 1, -1) for each in given),
+        arrays = [
+            steps_from(self.to, last - 1, -1),
+            steps_from(self.hidden, last - 1, -1),
+            StepArray(self.directs[1 - self.at], -stride, True),
+            steps_from(self.every, last - 1, -1),
+            steps_from(self.shares, last - 1, -1),
+            steps_from(self.output, last - 2, -1),
+            StepArray(product, 0),
+            StepArray(self.direct, stride, True),
+            *(steps_from(each, last - 1, -1) for each in output_grads),
         ]
-        many.run(last - 1, panels, walk(self.hidden, last, -1), product, walks)
+        many.run(last - 1, panels, steps_from(self.hidden, last, -1), product, arrays)
         self.at = (self.at + last - 1) % 2
+
+
+class SimpleGradient:
+    """The gradients of gates whose only activation is tanh or relu, with a compiled loop for each step."""
+
+    def __init__(self, loop: Any, output: Array, to: Array) -> None:
+        self.loop, self.output, self.to = loop, output, to
+
+    def step(self, t: int, grad: Array, *args: Array) -> None:
+        """Compute a step's gate gradients from the summands of its hidden state's gradient."""
+        self.loop(self.to[t], self.output[t], grad, *args)
+
+    def many(self, many: ManySteps, panels: Array, product: Array, *output_grads: Array) -> None:
+        """Compute all steps but the last, which is done, and the first; `product` is the gradient of a state."""
+        last = len(self.to) - 1
+        arrays = [
+            steps_from(self.to, last - 1, -1),
+            steps_from(self.output, last - 1, -1),
+            StepArray(product, 0),
+            *(steps_from(each, last - 1, -1) for each in output_grads),
+        ]
+        many.run(last - 1, panels, steps_from(self.to, last, -1), product, arrays)

@@ -18,7 +18,7 @@ from ..normalization.moments import column_sums
 from ..plain_numpy import np
 from ..widen import FULL_FLOATS
 from . import compiled
-from .compiled_steps import Forward, GruGradient, LstmGradient
+from .compiled_steps import Forward, GruGradient, LstmGradient, SimpleGradient
 from .many_steps import ManySteps, many_steps
 
 Array = np.ndarray[Any, Any]
@@ -71,8 +71,8 @@ def _lstm(
     """Compute c' = f c + i g, h' = o tanh(c'); keep the activated gates i, f, g, o, and c' and tanh(c')."""
     rows, n = layer.rows, layer.width
     sigmoid = sigmoid_in(layer.dtype)
-    room, product = np.empty((2, rows, n), layer.dtype), np.empty((rows, 4 * n), layer.dtype)
-    candidate, added = room
+    buffers, product = np.empty((2, rows, n), layer.dtype), np.empty((rows, 4 * n), layer.dtype)
+    candidate, added = buffers
     every = layer.kept(kept, 0, 4).reshape(-1, rows, 4 * n)
     cells = layer.kept(kept, 4, 5)[:, :, 0]
     squashed = layer.kept(kept, 5, 6)[:, :, 0]
@@ -146,7 +146,7 @@ def _forward_loops(layer: Layer, call: StructuredCall) -> Forward | None:
     elif mode == GRU:
         cell = compiled.gru_cell(n, row, call.args["bias_hh"] is not None)
     else:
-        cell = compiled.tanh_cell(n, row)
+        cell = compiled.simple_cell(mode, n, row)
     step = compiled.step_loop(cell, mode, rows, n)
     if step is None:
         return None
@@ -171,7 +171,7 @@ def rnn_layer(call: StructuredCall) -> PlannedKernel:
             elif layer.mode == GRU:
                 loops.gru(share, made, bias, kept, hx, weight)
             else:
-                loops.tanh(share, made, hx, weight)
+                loops.simple(share, made, hx, weight)
         np.copyto(hy, made[-1])
 
     if loops is not None:
@@ -211,7 +211,7 @@ class _Lstm:
         self.every = layer.kept(kept, 0, 4)
         self.cells, self.squashed = layer.kept(kept, 4, 5)[:, :, 0], layer.kept(kept, 5, 6)[:, :, 0]
         self.change = np.zeros(cx.shape, layer.dtype) if grad_cy is None else np.array(grad_cy)
-        self.room = np.empty(cx.shape, layer.dtype)
+        self.scratch = np.empty(cx.shape, layer.dtype)
 
     def prepare(self, begin: int, end: int) -> None:
         """Compute the activation derivatives of some steps."""
@@ -236,10 +236,10 @@ class _Lstm:
         """Compute a step's gate gradients from its hidden state's gradient, then the gradient of the previous
         cell state.
         """
-        made, change, room = self.to[t], self.change, self.room
+        made, change, scratch = self.to[t], self.change, self.scratch
         np.multiply(made[:, 3], grad, made[:, 3])
-        np.multiply(self.slopes[t - self.begin], grad, room)
-        np.add(change, room, change)
+        np.multiply(self.slopes[t - self.begin], grad, scratch)
+        np.add(change, scratch, change)
         np.multiply(made[:, :3], change[:, None], made[:, :3])
         np.multiply(change, self.every[t, :, 1], change)
 
@@ -306,13 +306,15 @@ def _backward_loops(layer: Layer, call: StructuredCall) -> tuple[Loop, ManySteps
     """Return the loops of one step's gradients, and of many steps; None if NumPy computes them."""
     rows, n = layer.rows, layer.width
     is_worth = compiled.is_worth(layer.mode, layer.dtype, layer.steps, rows * layer.gates * n)
-    if not is_worth or layer.mode not in compiled.BACKWARD or not call.args["output"].is_contiguous:
+    if not is_worth or not call.args["output"].is_contiguous:
         return None
-    given = [] if call.args["grad_output"] is None else [n]
+    grad_rows = [] if call.args["grad_output"] is None else [n]
     if layer.mode == LSTM:
-        one = many = compiled.lstm_gradient_cell(n, *given or [None])
+        one = many = compiled.lstm_gradient_cell(n, *grad_rows or [None])
+    elif layer.mode != GRU:
+        one = many = compiled.simple_gradient_cell(layer.mode, n, *grad_rows or [None])
     else:
-        one, many = (compiled.gru_gradient_cell(n, [*states, *given]) for states in ([n], [n, n]))
+        one, many = (compiled.gru_gradient_cell(n, [*states, *grad_rows]) for states in ([n], [n, n]))
     step = compiled.step_loop(one, layer.mode, rows, n)
     if step is None:
         return None
@@ -346,11 +348,13 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         loop, many = loops
         made, of_hidden = layer.in_order(out), layer.in_order(hidden)
         states = layer.in_order(output)
-        given = () if grad_output is None else (layer.in_order(np.ascontiguousarray(grad_output)),)
+        output_grads = () if grad_output is None else (layer.in_order(np.ascontiguousarray(grad_output)),)
         before = np.empty((rows, n), layer.dtype)
-        gradient: LstmGradient | GruGradient
+        gradient: LstmGradient | GruGradient | SimpleGradient
         if layer.mode == LSTM:
             gradient = LstmGradient(layer, loop, kept, cx, grad_cy, made)
+        elif layer.mode != GRU:
+            gradient = SimpleGradient(loop, states, made)
         else:
             gradient = GruGradient(layer, loop, kept, hx, states, made, of_hidden)
 
@@ -366,9 +370,9 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         alone = range(steps - 1, -1, -1) if many is None else (steps - 1, 0)
         with one_thread:
             for t in alone:
-                gradient.step(t, grad, *[each[t] for each in given])
+                gradient.step(t, grad, *[each[t] for each in output_grads])
                 if many is not None and t:
-                    gradient.many(many, many.packed(weight), before, *given)
+                    gradient.many(many, many.packed(weight), before, *output_grads)
                 grad = of_state_before(t if many is None else min(t, 1), grad)
         return grad, gradient.change if isinstance(gradient, LstmGradient) else None
 
@@ -395,13 +399,13 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
             cell = _Gru(layer, kept, hx, states, made, of_hidden.reshape(steps, rows, count, n))
         else:
             cell = _Simple(layer, states, made)
-        given = None if grad_output is None else layer.in_order(grad_output)
+        output_grads = None if grad_output is None else layer.in_order(grad_output)
         before = np.empty((rows, n), layer.dtype)
         for begin, end in parts:
             cell.prepare(begin, end)
             for t in range(end - 1, begin - 1, -1):
-                if given is not None:
-                    np.add(grad, given[t], grad)
+                if output_grads is not None:
+                    np.add(grad, output_grads[t], grad)
                 cell.step(t, grad)
                 np.dot(of_hidden[t], weight, before)
                 if layer.mode == GRU:

@@ -15,29 +15,29 @@ from .compiled import SMALL_PRODUCT, Cell
 
 Array = np.ndarray[Any, Any]
 
-LEAST_STEPS = 4
+MIN_STEPS = 4
 """Steps from which packing the weight pays."""
-LEAST_ROWS, PARTS = 4, 8
-"""Rows of a part at least, which fill a tile of sums, and the number of parts at most."""
+MIN_ROWS, PARTS = 4, 8
+"""Minimum number of rows of a part, which fill a tile of sums, and maximum number of parts."""
 
 
-class Walk(NamedTuple):
-    """Place of an array at the first of several steps.
+class StepArray(NamedTuple):
+    """Array of several steps: the rows of the first step, and the stride in bytes from one step to the next.
 
     Attributes:
-        array: Array whose data begins with that step.
-        step: Bytes to the next step.
-        alternates: If True, every second step is at the same place. Default: False.
+        array: Rows of the first step.
+        stride: Bytes to the next step.
+        alternates: If True, every second step has the same rows: two buffers alternate. Default: False.
     """
 
     array: Array
-    step: int
+    stride: int
     alternates: bool = False
 
 
-def walk(array: Array, first: int, direction: int = 1) -> Walk:
+def steps_from(array: Array, first: int, direction: int = 1) -> StepArray:
     """Return the steps of an array from `first` on, in direction 1 or -1."""
-    return Walk(array[first], direction * array.strides[0])
+    return StepArray(array[first], direction * array.strides[0])
 
 
 class ManySteps:
@@ -67,31 +67,33 @@ class ManySteps:
         panels = weight.reshape(self.terms, self.columns // self.panel, self.panel)
         return np.ascontiguousarray(panels.transpose(1, 0, 2))
 
-    def run(self, steps: int, panels: Array, state: Walk, product: Array, arrays: Sequence[Walk]) -> None:
+    def run(
+        self, steps: int, panels: Array, state: StepArray, product: Array, arrays: Sequence[StepArray]
+    ) -> None:
         """Compute ``product = state @ weight`` and the cell for each step; `product` has contiguous rows."""
         if steps <= 0:
             return
-        key = (steps, state.step, *[each.step for each in arrays])
+        key = (steps, state.stride, *[each.stride for each in arrays])
         run = self.plans.get(key)
         if run is None:
             run = self.plans[key] = self._planned(steps, state, arrays)
         run(panels, state.array, product, *[arrays[i].array for i in self.cell.order])
 
-    def _planned(self, steps: int, state: Walk, arrays: Sequence[Walk]) -> Loop:
+    def _planned(self, steps: int, state: StepArray, arrays: Sequence[StepArray]) -> Loop:
         from ...runtime.cpu.object_code import part_address
 
         assert self.loop is not None and self.cell_loop is not None
-        walks = []
+        strides = []
         for i in self.cell.order:
-            walks += [arrays[i].step, 1 if arrays[i].alternates else -1]
-        block = LEAST_ROWS * -(-self.rows // (LEAST_ROWS * PARTS))
+            strides += [arrays[i].stride, 1 if arrays[i].alternates else -1]
+        block = MIN_ROWS * -(-self.rows // (MIN_ROWS * PARTS))
         parts = []
         for first in range(0, self.rows, block):
             count = min(block, self.rows - first)
             numbers = [steps, count, self.terms, self.columns // self.panel]
-            numbers += [first * self.state_row, self.state_row, state.step // state.array.itemsize]
+            numbers += [first * self.state_row, self.state_row, state.stride // state.array.itemsize]
             numbers += [first * self.columns, self.columns, part_address(self.cell_loop)]
-            numbers += [*walks, count, self.width]
+            numbers += [*strides, count, self.width]
             for offset, row in self.cell.layout:
                 numbers += [4 * (offset + first * row), 4 * row, 4]
             parts.append(np.array(numbers, np.int64))
@@ -102,7 +104,7 @@ def many_steps(
     cell: Cell, steps: int, rows: int, width: int, terms: int, columns: int, state_row: int
 ) -> ManySteps | None:
     """Return the loop of a layer's steps, or None if BLAS is better for their matmuls or no compiler is there."""
-    if steps < LEAST_STEPS or rows * terms * columns > SMALL_PRODUCT:
+    if steps < MIN_STEPS or rows * terms * columns > SMALL_PRODUCT:
         return None
     made = ManySteps(cell, rows, width, terms, columns, state_row)
     is_whole = columns % made.panel == 0

@@ -20,7 +20,7 @@ class _Cell:
 
     def __init__(self) -> None:
         self.p = ElementProgram(True, True)
-        self.one = number(self.p, 1)
+        self.zero, self.one = number(self.p, 0), number(self.p, 1)
 
     def add(self, a: Value, b: Value) -> Value:
         return self.p.arithmetic("add", a, b)
@@ -106,9 +106,30 @@ def gru_backward(k: _Cell, values: Sequence[Value]) -> list[Value]:
     return [of_r, of_z, of_n, of_r, of_z, k.mul(of_n, r), k.mul(grad, z)]
 
 
-def simple(k: _Cell, values: Sequence[Value]) -> list[Value]:
+def simple_tanh(k: _Cell, values: Sequence[Value]) -> list[Value]:
     """Return h' = tanh of the sum of the hidden state's product and the input's share."""
     return [k.tanh(k.add(*values))]
+
+
+def simple_relu(k: _Cell, values: Sequence[Value]) -> list[Value]:
+    """Return h' = relu of the same sum."""
+    return [k.p.maximum(k.add(*values), k.zero)]
+
+
+def tanh_backward(k: _Cell, values: Sequence[Value]) -> list[Value]:
+    """Return the gradient of the gate; inputs: h', and one or two summands of its gradient."""
+    hidden, grad, *more = values
+    for each in more:
+        grad = k.add(grad, each)
+    return [k.mul(k.tanh_slope(hidden), grad)]
+
+
+def relu_backward(k: _Cell, values: Sequence[Value]) -> list[Value]:
+    """Return the gradient of the gate; inputs: h', and one or two summands of its gradient."""
+    hidden, grad, *more = values
+    for each in more:
+        grad = k.add(grad, each)
+    return [k.mul(k.p.select(k.p.compare("gt", hidden, k.zero), k.one, k.zero), grad)]
 
 
 CELLS: dict[str, tuple[int, Callable[[_Cell, Sequence[Value]], list[Value]]]] = {
@@ -120,7 +141,12 @@ CELLS: dict[str, tuple[int, Callable[[_Cell, Sequence[Value]], list[Value]]]] = 
     "gru_backward": (6, gru_backward),
     "gru_backward_of_outputs": (7, gru_backward),
     "gru_backward_of_two_states": (8, gru_backward),
-    "tanh": (2, simple),
+    "tanh": (2, simple_tanh),
+    "tanh_backward": (2, tanh_backward),
+    "tanh_backward_of_outputs": (3, tanh_backward),
+    "relu": (2, simple_relu),
+    "relu_backward": (2, relu_backward),
+    "relu_backward_of_outputs": (3, relu_backward),
 }
 """Number of inputs, and the values of an element."""
 

@@ -17,7 +17,7 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from ...runtime.cpu.elementary_functions import instructions_of
 from ...runtime.tensor_spec import TensorSpec
-from ..normalization import row_norm
+from ..normalization import compiled_rows, row_norm
 from ..normalization import softmax as softmax_kernels
 from ..normalization.softmax_rows import MIDDLE, MIN_ROW
 from . import half_words
@@ -280,16 +280,17 @@ def _norm(centred: bool) -> ReductionRow:
         if centred and is_small and spec.dtype.name == F32:
             raise CannotLower("layer_norm")
         a, count = s.operand("input"), s.number(s.n, F64)
+        kind = "lane" if compiled_rows.is_served(s.call, s.rows, s.n) else "row"
         results = []
         if centred:
-            mean = p.convert(s.binary("div", s.reduced("row_sum", a), count), F32)
+            mean = p.convert(s.binary("div", s.reduced(f"{kind}_sum", a), count), F32)
             a = s.binary("sub", a, mean)
             results.append(mean)
         eps = s.raw("eps")
         if isinstance(eps, Node):
             raise CannotLower("eps")
         eps = row_norm.epsilon(np.float32) if eps is None else eps
-        share = s.binary("div", s.reduced("row_dot", a, a), count)
+        share = s.binary("div", s.reduced(f"{kind}_dot", a, a), count)
         root = p.intrinsic("sqrt", s.binary("add", share, s.number(eps, F64)))
         scale = p.convert(s.binary("div", s.number(1, F64), root), F32)
         made = s.binary("mul", a, scale)

@@ -300,7 +300,9 @@ REDUCTIONS: dict[str, str] = {
 """Reductions of one float32 row, or of two, and the LLVM type of the result."""
 BLAS = ("row_sum", "row_dot")
 """Those in the order of BLAS."""
-OWN = ("lane_sum", "lane_dot", "wide_spread")
+LANE_SUMS = ("lane_sum", "lane_dot")
+"""Those in the order of eager loops (`lane_sums`)."""
+OWN = (*LANE_SUMS, "wide_spread")
 """Those that no function of NumPy's or BLAS's makes in eager calls."""
 
 
@@ -322,7 +324,7 @@ def reduction_text(name: str, width: int) -> str:
         for lanes in sorted({8, width}) if name == "row_dot" else ():
             kind = f"<{lanes} x float>"
             text += f"declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})\n"
-    elif name in ("lane_sum", "lane_dot"):
+    elif name in LANE_SUMS:
         text = lane_sum(name)
     elif name in ("maximum", "minimum"):
         text = extremum(name)

@@ -2,11 +2,12 @@
 
 One matmul computes the input's part of the gates for the whole sequence, including both biases if they are only added.
 A step is then a matmul of the hidden state and a fused kernel. On the CPU, the operator `_fused_rnn_layer` computes a
-whole layer.
+whole layer, or each run of packed steps with equally many rows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -189,16 +190,42 @@ def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse
     """Return the output of all steps and the last state; for packed sequences, the state after each one's last step."""
     if modes and _takes_whole_steps(input.data):
         return _whole_direction(cell, input, state, weights, reverse)
-    share = cell.share(input.data, weights)
-    if input.sizes is None and _is_one_operator(cell, share, state, weights):
-        bias = cell.bias(weights)
-        cx = state[1] if len(state) == 2 else None
-        output, hy, cy, _ = ops._fused_rnn_layer(
-            share, state[0], cx, weights.w_hh, bias, cell.mode, reverse, is_grad_enabled()
-        )
-        return output, (hy,) if cx is None else (hy, cy)
-    made, end = _by_steps(cell, input._replace(data=share), state, weights, reverse)
+    share = input._replace(data=cell.share(input.data, weights))
+    if input.sizes is not None:
+        runs = _equal_runs(share.data, input.sizes)
+        if runs and _is_one_operator(cell, runs[0], _slice(state, 0, runs[0]._spec.sizes[1]), weights):
+            outputs, end = _over_packed(
+                runs,
+                [run._spec.sizes[1] for run in runs],
+                state,
+                reverse,
+                lambda run, state: _one_operator(cell, run, state, weights, reverse),
+            )
+            return ops.cat([output.flatten(0, 1) for output in outputs], 0), end
+    elif _is_one_operator(cell, share.data, state, weights):
+        return _one_operator(cell, share.data, state, weights, reverse)
+    made, end = _by_steps(cell, share, state, weights, reverse)
     return input.made_of(made).data, end
+
+
+def _equal_runs(packed: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Return packed steps as (T, N, ...) for each run of T steps with N rows; empty if the sizes are invalid."""
+    if packed._spec.ndim != 2 or sum(sizes) != packed._spec.sizes[0] or 0 in sizes:
+        return []
+    runs = [(size, len(list(steps))) for size, steps in itertools.groupby(sizes)]
+    parts = packed.split_with_sizes([size * count for size, count in runs], 0)
+    return [part.view(count, size, -1) for part, (size, count) in zip(parts, runs, strict=True)]
+
+
+def _one_operator(
+    cell: Cell, share: Tensor, state: State, weights: Weights, reverse: bool
+) -> tuple[Any, State]:
+    """Compute all steps by one operator; see `_is_one_operator`."""
+    cx = state[1] if len(state) == 2 else None
+    output, hy, cy, _ = ops._fused_rnn_layer(
+        share, state[0], cx, weights.w_hh, cell.bias(weights), cell.mode, reverse, is_grad_enabled()
+    )
+    return output, (hy,) if cx is None else (hy, cy)
 
 
 def _whole_direction(
@@ -249,30 +276,54 @@ def _by_steps(
     w_hh, w_hr, bias = None, None, None
     if not modes or not _takes_whole_steps(input.data):
         (w_hh, w_hr), bias = _transposed(weights), cell.bias(weights)
+
+    def advance(share: Tensor, state: State) -> tuple[Any, State]:
+        state = cell.step(share, state, w_hh, bias, w_hr)
+        return state[0], state
+
+    if input.sizes is not None:
+        return _over_packed(steps, input.sizes, state, reverse, advance)
     outputs: list[Any] = []
-    if input.sizes is None:
-        for share in reversed(steps) if reverse else steps:
-            state = cell.step(share, state, w_hh, bias, w_hr)
-            outputs.append(state[0])
-        return outputs[::-1] if reverse else outputs, state
-    sizes = input.sizes
+    for share in reversed(steps) if reverse else steps:
+        output, state = advance(share, state)
+        outputs.append(output)
+    return outputs[::-1] if reverse else outputs, state
+
+
+def _over_packed(
+    parts: Sequence[Tensor],
+    sizes: Sequence[int],
+    state: State,
+    reverse: bool,
+    advance: Callable[[Tensor, State], tuple[Any, State]],
+) -> tuple[list[Any], State]:
+    """Return the outputs of packed sequences, and the state after each sequence's last step.
+
+    Args:
+        parts: Steps, or runs of steps with equally many rows, in their order.
+        sizes: The number of rows of each part.
+        state: The initial state of all rows.
+        reverse: If True, begin with the last part.
+        advance: Function from a part and the state of its rows to the part's output and the next state.
+    """
+    outputs: list[Any] = []
     if reverse:
         # In reverse, a sequence enters at its own last step.
         first, count = state, sizes[-1]
         state = _slice(first, 0, count)
-        for share, size in zip(reversed(steps), reversed(sizes), strict=True):
+        for part, size in zip(reversed(parts), reversed(sizes), strict=True):
             if size > count:
                 state, count = _joined((state, _slice(first, count, size))), size
-            state = cell.step(share, state, w_hh, bias, w_hr)
-            outputs.append(state[0])
+            output, state = advance(part, state)
+            outputs.append(output)
         return outputs[::-1], state
     count, ended = sizes[0], []
-    for share, size in zip(steps, sizes, strict=True):
+    for part, size in zip(parts, sizes, strict=True):
         if size < count:
             ended.append(_slice(state, size, count))
             state, count = _slice(state, 0, size), size
-        state = cell.step(share, state, w_hh, bias, w_hr)
-        outputs.append(state[0])
+        output, state = advance(part, state)
+        outputs.append(output)
     return outputs, _joined([state, *reversed(ended)])
 
 

@@ -95,11 +95,17 @@ LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     "copy_stub": converts,
 }
 """Predicates by stub: whether a loop would be faster than a call's kernel, for any shapes."""
-ROW_OPERATORS = (
-    *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
-    *("native_layer_norm", "fused_rms_norm"),
-)
-"""Kernels that reduce rows; each row passes through the cache once."""
+ROW_OPERATORS = {
+    **dict.fromkeys(
+        ("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
+        (float32, *NARROW),
+    ),
+    **dict.fromkeys(("native_layer_norm", "fused_rms_norm"), NARROW),
+}
+"""Kernels that reduce rows, and the dtypes of which a loop takes each row through the cache once.
+
+Norms of float32 are compiled loops from the first call on.
+"""
 SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for name in ONE_PASS}
 """Stubs whose loop is faster if a call `repeats`, or has this many floats of one dtype."""
 
@@ -372,13 +378,14 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
 
 def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
     """Wrap `factory`: its kernels of many contiguous rows get compiled loops later."""
+    dtypes = ROW_OPERATORS[stub.removesuffix("_stub")]
 
     def planned(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
         tensors = [*_tensors(call), *call.outputs]
         if not tensors[0].numel >= LOOPED_FROM or not all(spec.is_contiguous for spec in tensors):
             return kernel
-        if tensors[0].dtype not in (float32, *NARROW):
+        if tensors[0].dtype not in dtypes:
             return kernel
         if kernel.fresh is not None or kernel.first is not None:
             return kernel  # few elements: a NumPy call allocates its own result

@@ -93,10 +93,10 @@ class Code:
         self.do(f"br label %{label}_end")
         self.lines.append(f"{label}_end:")
 
-    def function(self, name: str, arguments: str, attributes: str = "") -> str:
-        """Return the whole function."""
-        head = f"define internal void @{name}({arguments}) {attributes} {{\nentry:"
-        return "\n".join([head, *self.variables, *self.lines, "  ret void", "}"]) + "\n"
+    def function(self, name: str, arguments: str, attributes: str = "", result: str = "void") -> str:
+        """Return the whole function; `result` is the type and the value that it returns, if any."""
+        head = f"define internal {result.split()[0]} @{name}({arguments}) {attributes} {{\nentry:"
+        return "\n".join([head, *self.variables, *self.lines, f"  ret {result}", "}"]) + "\n"
 
 
 class FloatCode(Code):

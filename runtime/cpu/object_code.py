@@ -232,10 +232,13 @@ def part_address(loop: Callable[..., None]) -> int:
 _functions: dict[str, _Code] = {}
 
 
-def shared_function(name: str, text: str) -> int:
+def shared_function(name: str, text: str, optimizes: bool = False) -> int:
     """Return the address of a function that loops call by its name; it stays loaded.
 
-    Its text is already vectorized, so it is compiled without optimization.
+    Args:
+        name: Its symbol.
+        text: The module's text.
+        optimizes: If False, compile without optimization, since the text keeps values in registers. Default: False.
     """
     machine = target()
     assert machine is not None
@@ -243,7 +246,7 @@ def shared_function(name: str, text: str) -> int:
         code = _functions.get(name)
         if code is None:
             key = hashlib.sha256(f"{machine.key}\n{name}\n{text}".encode()).hexdigest()
-            code = _functions[name] = _load(key, text, name, optimizes=False)
+            code = _functions[name] = _load(key, text, name, optimizes)
             define_symbol(name, code.address)
     return code.address
 

@@ -169,7 +169,10 @@ ROWS: dict[str, Callable[[tt.Tensor], Any]] = {
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tuple[str, Any]]) -> None:
-    """Run kernels over rows with all of their outputs; loops widen 16-bit floats."""
+    """Run kernels over rows with all of their outputs; loops widen 16-bit floats.
+
+    Norms of float32 are compiled at once, so nothing replaces their loops.
+    """
     x = rows(dtype, *sizes)
 
     def results() -> list[bytes]:
@@ -179,7 +182,8 @@ def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tup
     expected = [results() for _ in range(CALLS)]
     background.wait()
     if dtype is tt.float32:
-        assert made[-1][1] is not None, made
+        stubs = [stub for stub, loop in made if loop is not None]
+        assert any(name.split()[0] in stub for stub in stubs) == ("_norm" not in name), stubs
     assert results() == expected[0] == expected[-1]
 
 

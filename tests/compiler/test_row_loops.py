@@ -67,7 +67,7 @@ def operands(count: int, shape: tuple[int, ...], dtype: Any = tt.float32) -> Cal
 
 
 @needs_all_bits
-@pytest.mark.parametrize("shape", [(60, N), (3, 30, 130), (3, 4501)], ids=str)
+@pytest.mark.parametrize("shape", [(60, N), (40, N), (3, 30, 130), (3, 4501)], ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str, shape: tuple[int, ...]) -> None:
     function, count = ROWS[name]

@@ -358,35 +358,47 @@ def test_autocast_on_the_cpu_keeps_a_wide_state() -> None:
 LAYERS = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 
 
-def whole(mode: str, reverse: bool, by_steps: bool, operands: Sequence[Any]) -> list[Any]:
-    """Return the output and the last states, of the layer's operator or of its steps' operators."""
+def whole(
+    mode: str, reverse: bool, by_steps: bool, operands: Sequence[Any], sizes: tuple[int, ...] | None = None
+) -> list[Any]:
+    """Return the output and the last states, of the layer's operator or of its steps' operators.
+
+    With `sizes`, the input is packed and has that many rows at each step.
+    """
     x, w_ih, w_hh, b_ih, b_hh, *state = operands
     kind = getattr(recurrent, mode.removeprefix("rnn_").upper())
     weights = recurrent.Weights(w_ih, w_hh, b_ih, b_hh)
     if not by_steps:
-        output, end = recurrent._direction(kind, recurrent.Steps(x), tuple(state), weights, reverse)
+        output, end = recurrent._direction(kind, recurrent.Steps(x, sizes), tuple(state), weights, reverse)
         return [output, *end]
-    share = recurrent.Steps(kind.share(x, weights))
+    share = recurrent.Steps(kind.share(x, weights), sizes)
     steps, end = recurrent._by_steps(kind, share, tuple(state), weights, reverse)
-    return [tt.stack(steps), *end]
+    return [share.made_of(steps).data, *end]
 
 
+@pytest.mark.parametrize("sizes", [None, (3, 3, 3, 2, 1, 1)], ids=["padded", "packed"])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("mode", LAYERS)
 def test_a_layer_of_the_cpu_is_one_operator_with_the_values_and_gradients_of_its_steps(
-    rng: np.random.Generator, mode: str, reverse: bool, monkeypatch: pytest.MonkeyPatch
+    rng: np.random.Generator,
+    mode: str,
+    reverse: bool,
+    sizes: tuple[int, ...] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Compare padded sequences, and packed ones, of which each run of equally many rows is one operator."""
     gates = GATES[mode]
     state = [(3, 4)] * (2 if mode == "lstm" else 1)
-    shapes = ((6, 3, 5), (gates * 4, 5), (gates * 4, 4), (gates * 4,), (gates * 4,), *state)
+    steps = (6, 3) if sizes is None else (sum(sizes),)
+    shapes = ((*steps, 5), (gates * 4, 5), (gates * 4, 4), (gates * 4,), (gates * 4,), *state)
     operands = leaves(rng, "cpu", *shapes)
     monkeypatch.setattr(kernels, "TOGETHER", 2 * gates * 12)
     Dispatcher.singleton().forget_all()
-    one, many = (whole(mode, reverse, by_steps, operands) for by_steps in (False, True))
-    assert "_fused_rnn_layer" in str(tt.explain(whole, mode, reverse, False, operands))
+    one, many = (whole(mode, reverse, by_steps, operands, sizes) for by_steps in (False, True))
+    assert "_fused_rnn_layer" in str(tt.explain(whole, mode, reverse, False, operands, sizes))
     for a, b in zip(one, many, strict=True):
         close(a.detach().numpy(), b.detach().numpy())
-    change = [x.detach() for x in leaves(rng, "cpu", (6, 3, 4), *state)]
+    change = [x.detach() for x in leaves(rng, "cpu", (*steps, 4), *state)]
     for k in (slice(None), slice(0, 1), slice(1, 2), slice(len(one) - 1, None)):
         first, second = (
             tt.autograd.grad(made[k], operands, change[k], retain_graph=True, allow_unused=True)
