@@ -5,7 +5,7 @@ elements, a background thread compiles its loop, or loads it from the disk cache
 plan's calls, with bitwise identical results. Without llvmlite no loops are compiled, and small programs never import
 llvmlite.
 
-A plan of few elements gets a loop after `SMALL_CALLS` calls: NumPy starts its iterator anew in every call, which takes
+A plan of few elements gets a loop after `SMALL_CALLS` calls. NumPy starts its iterator anew in every call, which takes
 longer than the elements if an operand is broadcast or if there are several passes.
 """
 
