@@ -158,6 +158,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), ((3, 7, 11, 13), (7,), (7,))),
     "group_norm": (lambda x, w, b: F.group_norm(x, 3, w, b), ((3, 9, 11, 13), (9,), (9,))),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (129,), w, b), ((65, 129), (129,), (129,))),
+    "gelu": (F.gelu, ((129, 131),)),
     "lstm": (
         lambda x, *w: tt.lstm(x, list(STATES), w, True, 1, 0.0, True, False, False)[0],
         gates(4, 11, 64),
