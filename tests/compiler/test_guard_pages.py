@@ -171,6 +171,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "avg_pool2d of channels-last": (lambda x: F.avg_pool2d(last(x), 3, 2, 1), ((3, 19, 21, 23),)),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, (5, 3)), ((3, 19, 21, 23),)),
     "avg_pool2d of planes": (lambda x: F.avg_pool2d(x, (21, 23)), ((3, 39, 21, 23),)),
+    "softmax of short rows": (lambda x: F.softmax(x, 1), ((257, 67),)),
+    "log_softmax of short rows": (lambda x: F.log_softmax(x, 1), ((257, 67),)),
+    "softmax of lines": (lambda x: F.softmax(x, 1), ((3, 19, 23, 31),)),
+    "log_softmax of lines": (lambda x: F.log_softmax(x, 1), ((3, 19, 23, 31),)),
     "gelu": (F.gelu, ((129, 131),)),
     "lstm": (
         lambda x, *w: tt.lstm(x, list(STATES), w, True, 1, 0.0, True, False, False)[0],
