@@ -229,6 +229,13 @@ def _hardswish(s: Step) -> Value:
     return p.arithmetic("div", product(s, a, clipped), s.number(6))
 
 
+def _hardshrink(s: Step) -> Value:
+    s.need("f")
+    p, a = s.program, s.operand("self")
+    is_small = p.compare("le", p.intrinsic("fabs", a), s.operand("lambd"))
+    return p.select(is_small, s.number(0), a)
+
+
 CALLED = (
     "exp",
     "exp2",
@@ -250,6 +257,7 @@ ACTIVATIONS: dict[str, Row] = {
     "erf": _erf,
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
+    "hardshrink": _hardshrink,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,
     "leaky_relu": _leaky_relu,

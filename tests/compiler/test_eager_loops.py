@@ -72,6 +72,7 @@ OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
     "addcmul": lambda x: tt.addcmul(x, x, x),
     "gelu": F.gelu,
     "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hardshrink": lambda x: F.hardshrink(x, 0.7),
     "hardsigmoid": F.hardsigmoid,
     "hardswish": F.hardswish,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
