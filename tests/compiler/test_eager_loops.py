@@ -82,6 +82,8 @@ OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
     "rsqrt": tt.rsqrt,
     "sigmoid": tt.sigmoid,
     "silu": F.silu,
+    "softshrink": lambda x: F.softshrink(x, 0.7),
+    "softshrink of float64": lambda x: F.softshrink(x.double(), 0.7).float(),
     "threshold": lambda x: F.threshold(x, 0.1, -0.0),
     "row": lambda x: x * x[3],
     "column": lambda x: x + x[:, 3:4],
