@@ -145,6 +145,6 @@ def test_a_child_makes_its_own() -> None:
 @pytest.mark.parametrize("size", [1, 64, 384, 4096])
 @pytest.mark.parametrize("start", range(0, 64, 16))
 def test_workspaces_share_no_pair_of_cache_lines(size: int, start: int) -> None:
-    """Threads that write to one pair of lines take turns: two threads were slower than one."""
+    """Separate the workspaces: two threads that write to one pair of lines are slower than one thread."""
     step = task_pool._apart(size)
     assert (start + size - 1) // 128 < (start + step) // 128
