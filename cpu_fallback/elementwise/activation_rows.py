@@ -229,6 +229,28 @@ def _hardswish(s: Step) -> Value:
     return p.arithmetic("div", product(s, a, clipped), s.number(6))
 
 
+def _hardshrink(s: Step) -> Value:
+    s.need("f")
+    p, a = s.program, s.operand("self")
+    is_small = p.compare("le", p.intrinsic("fabs", a), s.operand("lambd"))
+    return p.select(is_small, s.number(0), a)
+
+
+def _softshrink(s: Step) -> Value:
+    """Lower a - clamp(a, -lambd, lambd), with the sign of a."""
+    s.need("f")
+    p, a, bound = s.program, s.operand("self"), s.operand("lambd")
+    low = p.negative(bound)
+    clipped = p.select(p.compare("gt", a, low), a, low)
+    clipped = p.select(p.compare("lt", clipped, bound), clipped, bound)
+    word, size = ("int64", 64) if s.dtype == "float64" else ("int32", 32)
+    sign, rest = (p.number(bits, word) for bits in (-(2 ** (size - 1)), 2 ** (size - 1) - 1))
+    # NaN needs no select: a difference from NaN is NaN. LLVM 22 merges a select with these masks incorrectly.
+    made = p.bitwise("and", p.reinterpreted(p.arithmetic("sub", a, clipped), word), rest)
+    made = p.bitwise("or", made, p.bitwise("and", p.reinterpreted(a, word), sign))
+    return p.reinterpreted(made, s.dtype)
+
+
 CALLED = (
     "exp",
     "exp2",
@@ -250,6 +272,7 @@ ACTIVATIONS: dict[str, Row] = {
     "erf": _erf,
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
+    "hardshrink": _hardshrink,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,
     "leaky_relu": _leaky_relu,
@@ -262,6 +285,7 @@ ACTIVATIONS: dict[str, Row] = {
     "silu": _silu,
     "silu_backward": _silu_backward,
     "tanh_backward": _tanh_backward,
+    "softshrink": _softshrink,
     "threshold": _threshold,
     "threshold_backward": _threshold_backward,
 }

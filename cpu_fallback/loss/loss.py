@@ -158,12 +158,15 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         where = np.expand_dims(index, axis)
         np.put_along_axis(out, where, np.reshape(values, where.shape).astype(out.dtype), axis)
 
-    if spec.ndim != 2 or not _is_plain(call):
-        return PlannedKernel(quietly(into))
-    rows = np.arange(spec.sizes[0])
-    starts = rows * classes
-    scale = float(np_dtype.type(-1 / max(spec.sizes[0], 1) if reduction == MEAN else -1))
     is_whole = call.outputs[0].is_contiguous
+    if not _is_plain(call) or (spec.ndim > 2 and not is_whole):
+        return PlannedKernel(quietly(into))
+    positions = math.prod(spec.sizes[2:])
+    count = spec.sizes[0] * positions
+    rows = np.arange(spec.sizes[0])
+    starts = rows[:, None] * (classes * positions) + np.arange(positions)
+    starts = starts.reshape(call.args["target"].sizes)
+    scale = float(np_dtype.type(-1 / max(count, 1) if reduction == MEAN else -1))
 
     def into_unweighted(out: Any, grad: Any, array: Any, target: Any, weight: Any, total_weight: Any) -> None:
         if not all_classes(target, classes):
@@ -174,7 +177,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
         values = grad.item() * scale if grad.ndim == 0 else grad * scale
         if is_whole:
             # At positions of the flat array, in half of the time that an index for each dimension takes.
-            out.put(target + starts, values)
+            out.put(target + starts if positions == 1 else target * positions + starts, values)
         else:
             out[rows, own(target)] = values
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
+from ...dispatch.structured.compiled_loops import LOOPED_FROM
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
@@ -19,6 +20,7 @@ from ..plain_numpy import np
 from ..reduction.sums import kept_sum, pairwise_sum
 from ..widen import compute_np
 from . import softmax_rows
+from .compiled_softmax import compiled
 from .softmax_rows import MIN_ROW, by_rows, exp_of_rows
 
 ROW = 128
@@ -114,6 +116,9 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
             *(spec.numel, ONE_CALL, n, MIN_ROW),
         )
         return by_rows(BY_ROWS[compute], spec.numel // n, n, np_dtype, same)
+    loop = compiled(call, NAMES[compute], axis, EXPANDED + 1, ROW) if spec.ndim else None
+    if loop is not None:
+        return loop
     if spec.numel > 2 * BLOCK:
         chosen(
             "lines in blocks of the cache",
@@ -149,7 +154,9 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
             wide = [a.reshape(1) for a in wide]
         np.copyto(out, compute(*wide, peak, total).reshape(out.shape), casting="unsafe")
 
-    if is_own:
+    # A kernel without `fresh` gets a loop later.
+    is_looped = _is_row(geometry, axis) and spec.ndim > 2 and spec.numel >= LOOPED_FROM
+    if is_own and not (is_looped and spec.np_dtype == np.float32):
         if summed is None and len(call.runtime) == 1:
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)
         return PlannedKernel(into, lambda first, second: compute(first, second, peak, total), quiet=True)
@@ -318,6 +325,14 @@ _SMALL: dict[Callable[..., Any], Callable[[TensorSpec], Callable[..., Any]]] = {
     _log_softmax_backward: _small_log_softmax_backward,
 }
 """The functions for a few short rows."""
+
+NAMES = {
+    _softmax: "softmax",
+    _log_softmax: "log_softmax",
+    _softmax_backward: "softmax_backward",
+    _log_softmax_backward: "log_softmax_backward",
+}
+"""Names of the compiled loops."""
 
 BY_ROWS = {
     _softmax: softmax_rows.softmax,

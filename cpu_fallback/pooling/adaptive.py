@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -20,6 +21,7 @@ from ..resampling.dense_maps import SMALL, mapped
 from ..widen import compute_np
 from ..window_taps import even_taps, maxima_by_table
 from ..windows import Window
+from . import compiled
 from .pooling import maxima_of
 
 Array = np.ndarray[Any, Any]
@@ -105,6 +107,9 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
         np.copyto(grad_input, summed(array.astype(np_dtype, copy=False), out) / size, casting="unsafe")
 
     general = quietly(into)
+    loop = compiled.averages(spec, partial(even_taps, spec.sizes[-len(out) :], out), size, general)
+    if loop is not None:
+        return compiled.planned(loop, spec)
     if not 0 < spec.numel <= SMALL or not math.prod(out):
         chosen("running sums", "{} elements are more than {}, or none", spec.numel, SMALL)
         return PlannedKernel(general)
@@ -142,7 +147,9 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
             return
         np.copyto(grad_input, summed(grad / size, spatial), casting="unsafe")
 
-    return PlannedKernel(quietly(into))
+    general, lines = quietly(into), partial(even_taps, spatial, out)
+    loop = compiled.averages_backward(spec, call.args["grad_output"], lines, size, general)
+    return PlannedKernel(general) if loop is None else compiled.planned(loop, spec)
 
 
 def adaptive_max(call: StructuredCall) -> PlannedKernel:
@@ -155,6 +162,9 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
     general = quietly(_maxima(spec, spatial, out, np_dtype))
     if not spec.numel or not math.prod(out):
         return PlannedKernel(general)
+    loop = compiled.maxima(spec, partial(even_taps, spatial, out), general)
+    if loop is not None:
+        return compiled.planned(loop, spec)
     table = maxima_by_table(spec, call.outputs, even_taps(spatial, out), np_dtype, general)
     if table is None:
         chosen("a pass for each tap", "{} elements are too many for a table", spec.numel)

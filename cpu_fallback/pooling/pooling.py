@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -18,6 +19,7 @@ from ..resampling.dense_maps import SMALL, mapped
 from ..widen import compute_np
 from ..window_taps import maxima_by_table, window_taps
 from ..windows import Padding, Window
+from . import compiled
 from .tiles import TileMaxima, tiles
 
 BLOCK = 1 << 15
@@ -204,6 +206,9 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
         )
     window = window_of(call)
     general = quietly(maxima_of(spec, window))
+    loop = compiled.maxima(spec, partial(window_taps, window), general)
+    if loop is not None:
+        return compiled.planned(loop, spec)
     table = maxima_by_table(spec, call.outputs, window_taps(window), compute_np(spec.dtype), general)
     if table is None:
         chosen("a pass for each tap", "{} elements are too many for a table, or have none", spec.numel)
@@ -288,7 +293,9 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
         if not is_whole:
             np.copyto(out, full.reshape(out.shape))
 
-    return PlannedKernel(quietly(into))
+    general = quietly(into)
+    loop = None if empty is not None else compiled.scatter(spec, call.args["grad_output"], rank, general)
+    return PlannedKernel(general) if loop is None else compiled.planned(loop, spec)
 
 
 def _divisors(window: Window, count_include_pad: bool, divisor_override: int | None) -> Any:
@@ -334,6 +341,9 @@ def avg_pool(call: StructuredCall) -> PlannedKernel:
         np.copyto(target, divide(total, divisors), casting="unsafe")
 
     general = quietly(into)
+    loop = compiled.averages(spec, partial(window_taps, window), divisors, general)
+    if loop is not None:
+        return compiled.planned(loop, spec)
     matrices = [line.matrix for line in window_taps(window)] if spec.numel <= SMALL else []
     small = mapped(spec, call.outputs[0], matrices, np_dtype, general, divisors, exact=True)
     if small is None:
@@ -367,7 +377,10 @@ def avg_pool_backward(call: StructuredCall) -> PlannedKernel:
             full[tap_slice] += share
         np.copyto(batched(out, window), full[inside], casting="unsafe")
 
-    return PlannedKernel(quietly(into))
+    general = quietly(into)
+    lines = partial(window_taps, window)
+    loop = compiled.averages_backward(spec, call.args["grad_output"], lines, divisors, general)
+    return PlannedKernel(general) if loop is None else compiled.planned(loop, spec)
 
 
 for _rank in (2, 3):

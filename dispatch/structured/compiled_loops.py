@@ -80,9 +80,9 @@ def repeats(call: StructuredCall) -> bool:
 
 
 PASSES = (
-    *("addcdiv", "addcmul", "erf", "gelu", "gelu_backward", "hardsigmoid", "hardswish", "leaky_relu"),
-    *("leaky_relu_backward", "lerp", "mish", "pow", "rsqrt", "sigmoid", "sigmoid_backward", "silu"),
-    *("silu_backward", "tanh_backward", "threshold", "threshold_backward"),
+    *("addcdiv", "addcmul", "erf", "gelu", "gelu_backward", "hardshrink", "hardsigmoid", "hardswish"),
+    *("leaky_relu", "leaky_relu_backward", "lerp", "mish", "pow", "rsqrt", "sigmoid", "sigmoid_backward"),
+    *("silu", "silu_backward", "softshrink", "tanh_backward", "threshold", "threshold_backward"),
 )
 ONE_PASS = (
     *("abs", "add", "clamp", "div", "exp", "maximum", "minimum", "mul", "neg", "relu", "sqrt", "sub", "tanh"),

@@ -27,6 +27,8 @@ from .workspace import borrow, give_back
 
 STACK_BYTES = 1 << 24
 """Memory that must be there to start a thread."""
+GAP = 256
+"""Bytes between the workspaces of threads."""
 Array = np.ndarray[Any, Any]
 Loop = Callable[..., None]
 
@@ -143,7 +145,7 @@ class _SharedLoop:
     ) -> None:
         self.share, self.loop, self.table = share, loop, table
         position, size = workspace or (-1, 0)
-        self.place, self.size = position, _whole_lines(size)
+        self.place, self.size = position, _apart(size)
         self.numbers = np.array([part_address(loop), *table.shape, position, self.size, int(waking)])
 
     def __call__(self, *arrays: Array) -> None:
@@ -151,16 +153,19 @@ class _SharedLoop:
         if position < 0:
             self.share(words, self.numbers, self.table, *arrays)
             return
-        room = borrow(self.size * int(words[WORDS["threads"]]))
+        room = borrow(self.size * int(words[WORDS["threads"]]) - GAP)
         try:
             self.share(words, self.numbers, self.table, *arrays[:position], room, *arrays[position:])
         finally:
             give_back(room)
 
 
-def _whole_lines(size: int) -> int:
-    """Round a number of bytes up to whole cache lines."""
-    return -(-size // 64) * 64
+def _apart(size: int) -> int:
+    """Return the bytes of a thread's workspace, and a gap to the next one: threads share none of its cache lines.
+
+    The memory starts anywhere in a line, and processors fetch lines in pairs.
+    """
+    return -(-size // 64) * 64 + GAP
 
 
 _alone = np.zeros(LENGTH, np.int64)

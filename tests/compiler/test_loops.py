@@ -97,7 +97,8 @@ OF_FLOATS: dict[str, Callable[[tt.Tensor, tt.Tensor], Any]] = {
     "sums of products": lambda x, y: (tt.addcmul(x, y, x), tt.addcmul(x, y, y, value=0.7), tt.addcdiv(x, y, x),
                                       tt.addcdiv(x, x, y, value=2), x.lerp(y, 0.3), x.lerp(y, 0.8)),
     "activations": lambda x, y: (F.leaky_relu(x, 0.1), F.leaky_relu(x, -2.0), F.hardswish(x + 0), F.hardsigmoid(y),
-                                 F.threshold(x, 0.1, 20.0)),
+                                 F.threshold(x, 0.1, 20.0), F.hardshrink(x), F.hardshrink(y + 0, 0.3),
+                                 F.softshrink(y, 0.3), F.softshrink(x * 1)),
 }  # fmt: skip
 
 

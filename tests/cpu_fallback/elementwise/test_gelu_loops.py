@@ -44,10 +44,10 @@ def test_values_and_gradients_against_float64(approximate: str) -> None:
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_special_values(approximate: str) -> None:
     x = tt.zeros(COUNT)
-    x[-3], x[-2], x[-1], x[0] = math.nan, math.inf, 1e-30, -0.0
+    x[-3], x[-2], x[-1], x[0], x[1] = math.nan, math.inf, 1e-30, -0.0, -1e30
     found = F.gelu(x, approximate=approximate)
     assert math.isnan(found[-3]) and found[-2] == math.inf
-    assert found[-1] == 5e-31 and math.copysign(1, found[0]) == -1
+    assert found[-1] == 5e-31 and math.copysign(1, found[0]) == -1 and found[1] == 0
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])

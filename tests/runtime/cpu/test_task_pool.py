@@ -140,3 +140,11 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_child_makes_its_own() -> None:
     done = subprocess.run([sys.executable, "-P", "-c", FORKS], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "0", done.stderr
+
+
+@pytest.mark.parametrize("size", [1, 64, 384, 4096])
+@pytest.mark.parametrize("start", range(0, 64, 16))
+def test_workspaces_share_no_pair_of_cache_lines(size: int, start: int) -> None:
+    """Separate the workspaces: two threads that write to one pair of lines are slower than one thread."""
+    step = task_pool._apart(size)
+    assert (start + size - 1) // 128 < (start + step) // 128
