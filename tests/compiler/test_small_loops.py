@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.dispatch.core.overload_packet import clear_plans
+from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
 from triten.runtime.cpu.background import background
 from triten.tests.compiled_code import needs_llvm
@@ -35,10 +35,10 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(compiled_loops, "SMALL_CALLS", CALLS)
     monkeypatch.setattr(compiled_loops, "_load_compiler", lambda: noting)
-    for clear in (compiled_loops._wrapper_of.cache_clear, clear_plans):
+    for clear in (compiled_loops._wrapper_of.cache_clear, Dispatcher.singleton().forget_all):
         clear()
     yield made
-    for clear in (compiled_loops._wrapper_of.cache_clear, clear_plans):
+    for clear in (compiled_loops._wrapper_of.cache_clear, Dispatcher.singleton().forget_all):
         clear()
 
 
