@@ -256,11 +256,26 @@ class Duck:
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return "duck"
 
+class Proxy:
+    def __init__(self, value):
+        self.value = value
+
+    def __getattr__(self, name):
+        return getattr(self.value, name)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return Proxy(func(*(a.value if isinstance(a, Proxy) else a for a in args), **(kwargs or {})))
+
+doubled = torch.einsum("i,->i", Proxy(torch.ones(2)), Proxy(torch.tensor(2.0)))
+assert type(doubled) is Proxy and doubled.value.tolist() == [2.0, 2.0]
+
 assert type(torch.ones(1).as_subclass(Logged) + 1) is Logged
 assert type(torch.ones(1).as_subclass(Mixed).exp()) is Mixed
 assert type(torch.ones(1).as_subclass(Quiet) + 1) is torch.Tensor
 assert torch.add(Duck(), 1) == "duck" and has_torch_function((Duck(),))
 assert handle_torch_function(len, (Duck(),), 1) == "duck"
+assert torch.overrides.is_tensor_like(Duck()) and not torch.overrides.is_tensor_like(1)
 with torch._C.DisableTorchFunctionSubclass():
     assert type(torch.ones(1).as_subclass(Logged) + 1) is torch.Tensor
 

@@ -207,7 +207,7 @@ def is_tensor_like(inp: object) -> bool:
         >>> tt.overrides.is_tensor_like(tt.ones(1)), tt.overrides.is_tensor_like(6)
         (True, False)
     """
-    return type(inp) is Tensor or hasattr(inp, _protocol.HANDLER)
+    return type(inp) is Tensor or _protocol.handler_of(type(inp)) is not None
 
 
 def get_default_nowrap_functions() -> set[Any]:

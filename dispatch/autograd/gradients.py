@@ -20,6 +20,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.tensor_function import (
     DisableTensorFunctionSubclass,
     handle_tensor_function,
+    handles,
     has_tensor_function,
     plain_classes,
 )
@@ -322,9 +323,8 @@ def grad(
         return handle_tensor_function(  # type: ignore[no-any-return]
             grad,
             relevant,
-            outputs,
-            inputs,
-            grad_outputs,
+            *((v,) if handles(type(v)) else _as_tuple(v) for v in (outputs, inputs)),
+            grad_outputs=grad_outputs,
             retain_graph=retain_graph,
             create_graph=create_graph,
             only_inputs=only_inputs,
