@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -323,7 +323,10 @@ def grad(
         return handle_tensor_function(  # type: ignore[no-any-return]
             grad,
             relevant,
-            *((v,) if handles(type(v)) else _as_tuple(v) for v in (outputs, inputs)),
+            *(
+                _as_tuple(v) if isinstance(v, Iterable) and not handles(type(v)) else (v,)
+                for v in relevant[:2]
+            ),
             grad_outputs=grad_outputs,
             retain_graph=retain_graph,
             create_graph=create_graph,
