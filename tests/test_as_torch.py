@@ -256,11 +256,28 @@ class Duck:
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return "duck"
 
+class Proxy:
+    def __init__(self, value):
+        self.value = value
+
+    def __getattr__(self, name):
+        return getattr(self.value, name)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return Proxy(func(*(a.value if isinstance(a, Proxy) else a for a in args), **(kwargs or {})))
+
+doubled = torch.einsum("i,->i", Proxy(torch.ones(2)), Proxy(torch.tensor(2.0)))
+assert type(doubled) is Proxy and doubled.value.tolist() == [2.0, 2.0]
+
 assert type(torch.ones(1).as_subclass(Logged) + 1) is Logged
 assert type(torch.ones(1).as_subclass(Mixed).exp()) is Mixed
 assert type(torch.ones(1).as_subclass(Quiet) + 1) is torch.Tensor
 assert torch.add(Duck(), 1) == "duck" and has_torch_function((Duck(),))
 assert handle_torch_function(len, (Duck(),), 1) == "duck"
+assert torch.overrides.resolve_name(torch.Tensor.shape.__get__) == "torch.Tensor.shape.__get__"
+assert repr(torch.ones(1, 1).max(1)).startswith("torch.return_types.max(")
+assert torch.overrides.is_tensor_like(Duck()) and not torch.overrides.is_tensor_like(1)
 with torch._C.DisableTorchFunctionSubclass():
     assert type(torch.ones(1).as_subclass(Logged) + 1) is torch.Tensor
 
@@ -268,6 +285,16 @@ class Functions(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         print("mode", func.__name__)
         return func(*args, **(kwargs or {}))
+
+class OfClass(TorchFunctionMode):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+try:
+    OfClass().__enter__()
+except RuntimeError as error:
+    assert "as a classmethod is not supported, please make it a plain method: OfClass" in str(error)
 
 class Operators(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -35,6 +35,7 @@ _TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
 MODULES: Mapping[str, Mapping[str, str]] = {
     "_C._autograd": {"dispatch.autograd.node_attributes": "SavedTensor"},
     "_C._functions": {"dispatch.autograd.node": "AccumulateGrad"},
+    "_C._profiler": {"dispatch.layers.profiler.profile": "_ExperimentalConfig=ExperimentalConfig"},
     "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
     "_dynamo.exc": {"compiler": "Unsupported"},
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
@@ -152,7 +153,10 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "has_torch_function_unary=has_tensor_function_unary "
         "has_torch_function_variadic=has_tensor_function_variadic"
     },
-    "profiler": {"!use profile(...) and export_chrome_trace": "ExecutionTraceObserver"},
+    "profiler": {
+        "dispatch.layers.profiler.profile": "_ExperimentalConfig=ExperimentalConfig",
+        "!use profile(...) and export_chrome_trace": "ExecutionTraceObserver",
+    },
     "utils._python_dispatch": {
         "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "
         "is_in_torch_dispatch_mode=is_in_tensor_dispatch_mode"

@@ -43,8 +43,8 @@ class TorchFunctionMode(TensorFunctionMode):
     def __enter__(self) -> Any:
         if isinstance(type(self).__dict__.get("__torch_function__"), classmethod | staticmethod):
             raise RuntimeError(
-                f"{type(self).__name__}: a mode's __torch_function__ should be a normal method instead of a class "
-                "method"
+                "Defining your mode's `__torch_function__` as a classmethod is not supported, please make it a plain "
+                f"method: {type(self).__name__}"
             )
         return super().__enter__()
 

@@ -40,6 +40,7 @@ from .dispatch.layers.overrides.function_mode import BaseTensorFunctionMode, Ten
 from .dispatch.layers.overrides.subclass_attributes import default_nowrap_functions
 from .dispatch.layers.python_key import PYTHON_BIT, active_modes
 from .dispatch.tensor import Tensor
+from .runtime import public_name
 from .runtime.dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS
 from .runtime.local_dispatch_key_set import local
 
@@ -178,9 +179,10 @@ def resolve_name(f: object) -> str | None:
     if isinstance(f, OpOverload | OpOverloadGroup):
         return str(f)
     try:
-        return _overridable.index().get(f)
+        name = _overridable.index().get(f)
     except TypeError:
         return None
+    return None if name is None else f"{public_name.shown}.{name.partition('.')[2]}"
 
 
 _protocol.name_resolvers.append(resolve_name)
@@ -207,7 +209,7 @@ def is_tensor_like(inp: object) -> bool:
         >>> tt.overrides.is_tensor_like(tt.ones(1)), tt.overrides.is_tensor_like(6)
         (True, False)
     """
-    return type(inp) is Tensor or hasattr(inp, _protocol.HANDLER)
+    return type(inp) is Tensor or _protocol.handler_of(type(inp)) is not None
 
 
 def get_default_nowrap_functions() -> set[Any]:

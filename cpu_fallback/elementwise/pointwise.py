@@ -143,6 +143,19 @@ DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 """Division and its remainders: of floats, of signed integers, and of unsigned ones with the zeros checked."""
 
 
+COMPARISONS = frozenset(["bitwise_xor", "ge", "gt", "le", "logical_xor", "lt"])
+"""Functions for which NumPy compares the bytes of bools."""
+
+
+def of_truth(function: Any) -> Callable[..., Any]:
+    """Return a comparison of bools in which every byte other than 0 is True.
+
+    Such bytes come from views of other dtypes. NumPy's loops over two arrays respect them, but those over an array and
+    one element compare bytes.
+    """
+    return lambda a, b, *out: function(np.not_equal(a, False), np.not_equal(b, False), *out)
+
+
 def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
     """Return the kernel factory of a table row."""
 
@@ -151,6 +164,8 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         check_kind(call, kinds)
         if stub in UNSCALED and "alpha" not in call.runtime and "value" not in call.runtime:
             function = UNSCALED[stub]
+        if stub in COMPARISONS and compute_np(call.common_dtype).kind == "b":
+            return planned(call, of_truth(function))
         return by_passes(call, stub, loaded(function))
 
     return factory
@@ -422,7 +437,7 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
             return planned(call, lambda a, b, *out: function(a.view(np.uint8), b.view(np.uint8), *out))
         if common in registered or is_only_stored(common):
             return planned(call, function, comparable_np(common))
-        return planned(call, function)
+        return planned(call, of_truth(function) if compute_np(common).kind == "b" else function)
 
     return factory
 

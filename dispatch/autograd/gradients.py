@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.tensor_function import (
     DisableTensorFunctionSubclass,
     handle_tensor_function,
+    handles,
     has_tensor_function,
     plain_classes,
 )
@@ -322,9 +323,11 @@ def grad(
         return handle_tensor_function(  # type: ignore[no-any-return]
             grad,
             relevant,
-            outputs,
-            inputs,
-            grad_outputs,
+            *(
+                _as_tuple(v) if isinstance(v, Iterable) and not handles(type(v)) else (v,)
+                for v in relevant[:2]
+            ),
+            grad_outputs=grad_outputs,
             retain_graph=retain_graph,
             create_graph=create_graph,
             only_inputs=only_inputs,

@@ -540,7 +540,11 @@ def multi_margin_loss(
     x = self.reshape((1, -1)) if rank < 2 else self
     rows, classes = x._spec.sizes
     if target.numel() != rows or target._spec.ndim > 1:
-        raise RuntimeError(f"inconsistent target size, expected {rows} but got {list(target._spec.sizes)}")
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
+            f"size). Expected target size [{rows}], but got {list(target._spec.sizes)}. Input has shape "
+            f"{list(self._spec.sizes)}."
+        )
     if weight is not None and weight.numel() != classes:
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight._spec.sizes)}")
     check_dtype("multi_margin_loss", self._spec.dtype, self._spec.device)

@@ -38,12 +38,12 @@ def runs(batch_sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """Return the rows of all steps, and the number of rows of each step, on the host."""
+    if input.numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors.")
     _check_lengths(lengths)
     if batch_first:
         input = input.transpose(0, 1)
     known = [int(n) for n in lengths.tolist()]
-    if input.numel() == 0:
-        raise RuntimeError("Cannot pack empty tensors.")
     batch = input.size(1)
     if len(known) != batch:
         raise RuntimeError(

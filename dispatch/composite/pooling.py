@@ -190,10 +190,18 @@ def _check_line(name: str, self: Tensor) -> None:
         )
 
 
+def _output_row(name: str, output_size: Sequence[int]) -> tuple[int, int]:
+    """Extend the output size of one dimension to two."""
+    if len(output_size) != 1:
+        raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got {len(output_size)})")
+    return (1, output_size[0])
+
+
 def adaptive_avg_pool1d(self: Tensor, output_size: Sequence[int]) -> Tensor:
     """Compute `torch.adaptive_avg_pool1d`."""
-    _check_line("adaptive_avg_pool1d", self)
-    means: Tensor = adaptive_avg_pool2d(self.unsqueeze(-2), (1, *output_size)).squeeze(-2)
+    name = "adaptive_avg_pool1d"
+    _check_line(name, self)
+    means: Tensor = adaptive_avg_pool2d(self.unsqueeze(-2), _output_row(name, output_size)).squeeze(-2)
     return means
 
 
@@ -208,7 +216,7 @@ def adaptive_max_pool1d(self: Tensor, output_size: Sequence[int]) -> tuple[Tenso
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
                 f"{list(sizes)} with dimension {d} being empty"
             )
-    values, indices = ops.adaptive_max_pool2d(self.unsqueeze(-2), (1, *output_size))
+    values, indices = ops.adaptive_max_pool2d(self.unsqueeze(-2), _output_row(name, output_size))
     return values.squeeze(-2), indices.squeeze(-2)
 
 

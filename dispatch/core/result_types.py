@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ...runtime import public_name
 from ..schema import FunctionSchema
 
 MODULE = f"{__package__.partition('.')[0]}.return_types"
@@ -62,4 +63,4 @@ def _reduced(self: Any) -> tuple[Any, ...]:
 
 def _printed(self: Any) -> str:
     fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
-    return f"{MODULE}.{type(self).__name__}(\n{fields})"
+    return f"{public_name.shown}.return_types.{type(self).__name__}(\n{fields})"

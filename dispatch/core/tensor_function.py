@@ -125,13 +125,22 @@ def handles(cls: type) -> bool:
     return handler is not None and handler is not disabled_tensor_function
 
 
-def handler_of(value: object) -> Any:
-    """Return the handler of a class or of an object; None if it has none."""
-    handler = getattr(value, HANDLER, None)
+def handler_of(cls: type) -> Any:
+    """Return the handler of a class; None if it has none."""
+    handler = getattr(cls, HANDLER, None)
     if handler is None:
         for name in other_handlers:
-            handler = getattr(value, name, None)
+            handler = getattr(cls, name, None)
     return handler
+
+
+def bound_handler_of(value: object) -> Any:
+    """Return the handler of an object whose class has one, bound to the object if it is a plain method.
+
+    The class decides on the name: an object may pass on attributes that its class lacks to a tensor.
+    """
+    cls = type(value)
+    return getattr(value, next(n for n in (HANDLER, *other_handlers) if getattr(cls, n, None) is not None))
 
 
 def overloaded_in(values: Iterable[Any]) -> list[Any]:
@@ -230,7 +239,7 @@ def handle(
         if result is not NotImplemented:
             return result
     for argument in askers:
-        handler = handler_of(argument)
+        handler = bound_handler_of(argument)
         if getattr(handler, "__self__", None) is argument:
             warnings.warn(
                 f"Defining your `{HANDLER}` as a plain method is deprecated and will be an error in future, please "

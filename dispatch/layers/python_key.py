@@ -86,8 +86,8 @@ class TensorDispatchMode:
     def __enter__(self) -> Any:
         if isinstance(type(self).__dict__.get("__tensor_dispatch__"), classmethod | staticmethod):
             raise RuntimeError(
-                f"{type(self).__name__}: a mode's __tensor_dispatch__ should be a normal method instead of a class "
-                "method"
+                "Defining your mode's `__tensor_dispatch__` as a classmethod is not supported, please make it a plain "
+                f"method: {type(self).__name__}"
             )
         if not hasattr(self, "_guards"):
             self._guards = []

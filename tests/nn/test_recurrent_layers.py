@@ -186,7 +186,10 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], object]]] = {
         RuntimeError,
         lambda: rnn.pack_padded_sequence(tt.ones(3, 2), [3, 0]),
     ),
-    "Cannot pack empty tensors.": (RuntimeError, lambda: rnn.pack_padded_sequence(tt.ones(0, 2), [1, 1])),
+    "Cannot pack empty tensors.": (
+        RuntimeError,
+        lambda: rnn.pack_padded_sequence(tt.ones(0, 2), tt.ones(2, 1)),
+    ),
     "Expected total_length to be at least the length": (
         ValueError,
         lambda: rnn.pad_packed_sequence(rnn.pack_sequence([tt.ones(3)]), total_length=2),

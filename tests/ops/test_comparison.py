@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -54,3 +55,35 @@ def test_refusals() -> None:
         tt.allclose(x, x, atol=-1.0)
     with pytest.raises(RuntimeError, match="does not support complex"):
         tt.isneginf(tt.ones(1, dtype=tt.complex64))
+
+
+@pytest.mark.parametrize("name", ["bitwise_xor", "eq", "ge", "gt", "le", "logical_xor", "lt", "ne"])
+def test_every_byte_but_zero_is_true(name: str) -> None:
+    a, b = np.divmod(np.arange(35), 7)
+    (x, y), (p, q) = [
+        tuple(tt.tensor(v.astype(np.uint8)).view(tt.bool) for v in (a * k, b * k)) for k in (1, 60)
+    ]
+    reference = getattr(np, NUMPY_NAMES.get(name, name))
+    truth, with_true = (reference(a != 0, c).tolist() for c in (b != 0, True))
+    function = getattr(tt, name)
+    for left, right in ((x, y), (p, q), (x, q)):
+        assert function(left, right[6]).tolist() == function(left, right[6:7]).tolist() == with_true
+        assert function(left.view(5, 7)[::2], right[6:7]).flatten().tolist() == [
+            *with_true[:7],
+            *with_true[14:21],
+            *with_true[28:],
+        ]
+        assert function(left, right).tolist() == truth
+        assert function(left, right, out=tt.empty(35, dtype=tt.bool)).tolist() == truth
+        assert getattr(left.clone(), f"{name}_")(right).tolist() == truth
+        assert function(left[::2], right[::2]).tolist() == truth[::2]
+
+
+NUMPY_NAMES = {
+    "eq": "equal",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lt": "less",
+    "ne": "not_equal",
+}

@@ -287,3 +287,10 @@ def test_adaptive_average_of_no_channel_or_no_sample_has_a_gradient(shape: tuple
 @pytest.mark.parametrize("name", ["adaptive_avg_pool3d", "adaptive_max_pool3d"])
 def test_adaptive_pools_take_no_channel_without_a_batch(name: str) -> None:
     assert getattr(tt.nn.functional, name)(tt.ones(0, 4, 4, 4), 2).shape == (0, 2, 2, 2)
+
+
+@pytest.mark.parametrize("name", ["adaptive_avg_pool1d", "adaptive_max_pool1d"])
+@pytest.mark.parametrize("output_size", [(), (1, 2)])
+def test_pools_of_one_dimension_take_one_output_size(name, output_size):
+    with pytest.raises(RuntimeError, match=rf"{name}\(\).*'output_size'.*one int \(got {len(output_size)}\)"):
+        getattr(tt.nn.functional, name)(tt.ones(1, 2, 3), output_size)

@@ -178,6 +178,15 @@ def test_a_parameter_twice_in_a_group_is_warned_of():
     assert len(optimizer.param_groups[0]["params"]) == 2
 
 
+def test_a_parameter_of_several_groups_is_saved_with_one_index():
+    a, b = parameter(), parameter()
+    optimizer = optim.SGD([{"params": [a, b]}, {"params": [parameter()]}], lr=0.25, momentum=0.9)
+    optimizer.param_groups.append(dict(optimizer.param_groups[0]))
+    saved = stepped(optimizer).state_dict()
+    assert [group["params"] for group in saved["param_groups"]] == [[0, 1], [2], [0, 1]]
+    assert [*saved["state"]] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "name", ["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adadelta"]
 )

@@ -13,6 +13,7 @@ from ..dispatch.autograd.grad_mode import enable_grad
 from ..dispatch.functions.variadic import broadcast_tensors
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..overrides import is_tensor_like
 from ..runtime.scalar_type import finfo, get_default_dtype
 
 __all__ = [
@@ -36,7 +37,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     Numbers take the dtype and device of the first tensor, or the default dtype if there is none.
 
     Args:
-        values: Numbers and tensors.
+        values: Numbers, tensors and objects of classes that handle public calls.
 
     Raises:
         ValueError: A value is neither.
@@ -46,14 +47,14 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         >>> tt.distributions.utils.broadcast_all(1.0, tt.zeros(2))
         (tensor([1., 1.]), tensor([0., 0.]))
     """
-    if not all(isinstance(v, (Tensor, int, float, complex)) for v in values):
+    if not all(isinstance(v, (Tensor, int, float, complex)) or is_tensor_like(v) for v in values):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__."
         )
     first = next((v for v in values if isinstance(v, Tensor)), None)
     dtype = get_default_dtype() if first is None else first.dtype
     device = None if first is None else first.device
-    made = [v if isinstance(v, Tensor) else _ops.full((), v, dtype=dtype, device=device) for v in values]
+    made = [v if is_tensor_like(v) else _ops.full((), v, dtype=dtype, device=device) for v in values]
     return tuple(broadcast_tensors(*made))
 
 

@@ -169,10 +169,12 @@ class Optimizer:
         """
         for hook in [*self._hooks["state_dict_pre"].values()]:
             hook(self)
-        numbers = {
-            id(parameter): number
-            for number, parameter in enumerate(p for group in self.param_groups for p in group["params"])
-        }
+        numbers: dict[int, int] = {}
+        start = 0
+        for group in self.param_groups:
+            # A parameter of several groups keeps the index that it has in the first one.
+            numbers |= {id(p): n for n, p in enumerate(group["params"], start) if id(p) not in numbers}
+            start += len(group["params"])
         result: dict[str, Any] = {
             "state": {
                 numbers.get(id(key), key) if isinstance(key, Tensor) else key: value

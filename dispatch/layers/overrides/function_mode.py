@@ -54,8 +54,8 @@ class TensorFunctionMode:
 
         if isinstance(type(self).__dict__.get("__tensor_function__"), classmethod | staticmethod):
             raise RuntimeError(
-                f"{type(self).__name__}: a mode's __tensor_function__ should be a normal method instead of a class "
-                "method"
+                "Defining your mode's `__tensor_function__` as a classmethod is not supported, please make it a plain "
+                f"method: {type(self).__name__}"
             )
         interception.enter()
         state.modes = (*state.modes, self)

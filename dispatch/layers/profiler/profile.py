@@ -116,9 +116,14 @@ def _always(step: int) -> ProfilerAction:
 
 
 class ExperimentalConfig:
-    """Settings outside PyTorch's stable API: `profile_all_threads` records every thread, each with its own tid."""
+    """Settings outside PyTorch's stable API.
 
-    def __init__(self, *, profile_all_threads: bool = False) -> None:
+    Args:
+        verbose: Accepted because PyTorch needs it for `export_stacks`; `with_stack` alone records the stacks here.
+        profile_all_threads: If True, record every thread, each with its own tid. Default: False.
+    """
+
+    def __init__(self, *, verbose: bool = False, profile_all_threads: bool = False) -> None:
         self.profile_all_threads = profile_all_threads
 
 

@@ -513,6 +513,23 @@ def test_functions_of_ones_own_take_part():
     assert overrides.has_tensor_function_variadic(1, r) and not overrides.has_tensor_function_variadic(1, 2)
 
 
+def test_handlers_of_grad_receive_tuples():
+    Recorder.calls.clear()
+    r = Recorder()
+    assert tt.autograd.grad(r, [r], grad_outputs=None) == "taken"
+    ((func, _, args, kwargs),) = Recorder.calls
+    assert func is tt.autograd.grad and args == ((r,), (r,))
+    assert kwargs["grad_outputs"] is None and kwargs["create_graph"] is False
+
+
+def test_distributions_broadcast_what_is_like_a_tensor():
+    Recorder.calls.clear()
+    r = Recorder()
+    assert tt.distributions.utils.broadcast_all(1.0, r) == tuple("taken")
+    ((func, _, args, _),) = Recorder.calls
+    assert func is tt.broadcast_tensors and args[1] is r and args[0].tolist() == 1.0
+
+
 def test_what_is_like_a_tensor():
     assert [overrides.is_tensor_like(v) for v in (tt.ones(1), metres(1.0), Recorder(), 6, None)] == [
         *(True, True, True),

@@ -174,7 +174,8 @@ def test_stacks_name_the_callers_and_fold(tmp_path, named):
     def outer():
         return inner()
 
-    with profile(activities=CPU, with_stack=True) as prof:
+    config = tt.profiler.ExperimentalConfig(verbose=True)
+    with profile(activities=CPU, with_stack=True, experimental_config=config) as prof:
         outer()
         with record_function("range"):
             pass
