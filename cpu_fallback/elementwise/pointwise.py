@@ -153,7 +153,13 @@ def of_truth(function: Any) -> Callable[..., Any]:
     Such bytes come from views of other dtypes. NumPy's loops over two arrays respect them, but those over an array and
     one element compare bytes.
     """
-    return lambda a, b, *out: function(np.not_equal(a, False), np.not_equal(b, False), *out)
+
+    def compare(a: Any, b: Any, *out: Any) -> Any:
+        if a.size > 1 and a.shape == b.shape and 0 not in a.strides and 0 not in b.strides:
+            return function(a, b, *out)
+        return function(np.not_equal(a, False), np.not_equal(b, False), *out)
+
+    return compare
 
 
 def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
