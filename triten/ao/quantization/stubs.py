@@ -1,8 +1,4 @@
-"""`tt.ao.quantization`: stubs, which mark the start and the end of a model's quantized part.
-
-PyTorch's quantization tools replace the stubs. triten does not have these tools; a stub returns its input, as in
-PyTorch.
-"""
+"""Stubs that mark the start and the end of a model's quantized part; they return their input."""
 
 from __future__ import annotations
 
