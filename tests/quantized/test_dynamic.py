@@ -253,6 +253,21 @@ def test_names_types_and_parts_choose_layers() -> None:
     assert type(made["b"]) is nn.Linear and not hasattr(made["b"], "qconfig") and not made.training
 
 
+def test_a_class_may_have_the_configuration() -> None:
+    class Plain(nn.Linear):
+        qconfig = None
+
+    class Fine(nn.Sequential):
+        qconfig = per_channel_dynamic_qconfig
+
+    made = quantize_dynamic(nn.Sequential(Fine(linear()), Plain(6, 3)), {nn.Linear: None})
+    assert type(made[0][0]) is nn.Linear and type(made[1]) is Plain
+    made = quantize_dynamic(nn.Sequential(Fine(linear()), nn.LSTM(2, 2)), set())
+    assert made[0](X).tolist() == CHANNELS_OUT
+    with pytest.raises(NotImplementedError, match="LSTM '0'"):
+        quantize_dynamic(nn.Sequential(nn.LSTM(2, 2), Plain(6, 3)))
+
+
 def test_the_model_changes_only_in_place() -> None:
     model = nn.Sequential(linear())
     made = quantize_dynamic(model)
@@ -266,6 +281,15 @@ def test_a_shared_layer_is_replaced_under_its_first_name() -> None:
     layer = nn.Linear(2, 2)
     made = quantize_dynamic(nn.Sequential(layer, layer))
     assert [type(each) for each in made] == [dynamic.Linear, nn.Linear]
+
+
+@pytest.mark.parametrize("dtype", [tt.qint8, tt.float16])
+def test_models_are_captured(dtype: tt.dtype) -> None:
+    model = quantize_dynamic(nn.Sequential(linear(), nn.ReLU()), dtype=dtype)
+    traced = tt.fx.symbolic_trace(model)
+    assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_module", "call_module", "output"]
+    assert traced(X).equal(model(X))
+    assert tt.compile(model)(X).equal(model(X))
 
 
 def test_hooks_stay() -> None:

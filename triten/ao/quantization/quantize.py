@@ -98,8 +98,7 @@ def quantize_dynamic(
         _convert(model, get_default_dynamic_quant_module_mappings() if mapping is None else mapping)
     finally:
         for module in model.modules():
-            if hasattr(module, "qconfig"):
-                del module.qconfig
+            vars(module).pop("qconfig", None)
     return model
 
 
