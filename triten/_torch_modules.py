@@ -23,6 +23,7 @@ _PLACEMENTS = "Partial Placement Replicate Shard"
 _STRIDED = f"{_PLACEMENTS} _StridedShard=StridedShard"
 
 _CODEGEN = "!graphs are compiled by tt.compile, which has no passes or templates of Inductor's"
+_DYNAMIC = "ao.nn.quantized.dynamic"
 _DYNAMO = "!functions are captured by tt.compile, which does not translate bytecode"
 _FSDP = "!FullyShardedDataParallel has no place here; use torch.distributed.fsdp.fully_shard"
 _SCRIPT = "!programs of torch.jit run as Python, without TorchScript's graphs"
@@ -114,6 +115,13 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "dispatch.layers.vmap": "chunk_vmap",
     },
     "functorch.experimental.control_flow": {"": "cond"},
+    "ao.nn.quantized.dynamic.modules": {_DYNAMIC: "Linear"},
+    "ao.nn.quantized.dynamic.modules.linear": {_DYNAMIC: "Linear"},
+    "ao.nn.quantized.modules": {_DYNAMIC: "LinearPackedParams"},
+    "ao.nn.quantized.modules.linear": {_DYNAMIC: "LinearPackedParams"},
+    "ao.quantization.quantization_mappings": {"ao.quantization": "get_default_dynamic_quant_module_mappings"},
+    "nn.quantized": {},
+    "nn.quantized.dynamic": {_DYNAMIC: "Linear"},
     "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
     "utils._mode_utils": {
         "utils._python_dispatch": "all_same_mode no_dispatch=_DisableTensorDispatch",
@@ -156,6 +164,12 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "profiler": {
         "dispatch.layers.profiler.profile": "_ExperimentalConfig=ExperimentalConfig",
         "!use profile(...) and export_chrome_trace": "ExecutionTraceObserver",
+    },
+    "quantization": {
+        "ao.quantization": "DeQuantStub MinMaxObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver "
+        "QConfig QuantStub default_dynamic_qconfig default_per_channel_weight_observer default_weight_observer "
+        "float16_dynamic_qconfig get_default_dynamic_quant_module_mappings per_channel_dynamic_qconfig "
+        "quantize_dynamic"
     },
     "utils._python_dispatch": {
         "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "

@@ -299,7 +299,8 @@ class OverloadPacket:
 
         Returns:
             its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept; True
-            if it holds a value that the wrapper cannot look up: a list, a bool or a complex number in a tensor's place.
+            if it holds a value that the wrapper cannot look up: a list, or a number instead of a tensor. The wrapper
+            looks up an int or a float only as an operand.
         """
         elements: list[Any] = []
         kind: list[Any] = [KIND]
@@ -339,8 +340,11 @@ class OverloadPacket:
                 else:
                     element = key_element(value)
                 elements.append(element)
-                if element is bool or element is complex:
-                    has_lists = has_lists or role == "operand"
+                if element is bool or element is complex or element is int or element is float:
+                    looked_up = role == "number" or (
+                        role == "operand" and (element is int or element is float)
+                    )
+                    has_lists = has_lists or not looked_up
                 if element.__class__ is TensorSpec:
                     kind.append(element.kind)
                 elif element.__class__ is tuple:

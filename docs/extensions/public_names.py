@@ -32,6 +32,7 @@ _NAMESPACES = (
     "triten.quasirandom triten.onnx triten.perf triten.triton_kernels triten.distributed "
     "triten.distributed.tensor triten.dispatch "
     "triten.array_api triten.array_api.fft triten.array_api.linalg triten.compiler triten.export triten.quantization "
+    "triten.ao.quantization triten.ao.nn.quantized.dynamic "
     "triten.safetensors triten.sparse triten.nn.parallel triten.utils.collect_env triten.__config__ "
     "triten.__future__ "
     "triten.distributed._functional_collectives triten.distributed.algorithms "

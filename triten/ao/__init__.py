@@ -1,5 +1,11 @@
-"""`tt.ao` (`torch.ao`): of its tools for smaller models, the modules that stand in those of other people."""
+"""`tt.ao` (`torch.ao`): quantized layers in `nn`, and the functions that convert models to them in `quantization`."""
 
-from . import quantization as quantization
+from typing import TYPE_CHECKING
 
-__all__ = ["quantization"]
+from ..runtime.lazy_import import lazy_names
+
+if TYPE_CHECKING:
+    from . import nn as nn
+    from . import quantization as quantization
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, {}, ("nn", "quantization"))

@@ -224,13 +224,14 @@ class Tracer(TracerBase):
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         """Return whether a module is a leaf, recorded as one node instead of being traced through.
 
-        By default the modules of `nn` are leaves, except `Sequential`.
+        By default the modules of `nn` and `ao.nn` are leaves, except `Sequential`.
 
         Args:
             m: The module.
             module_qualified_name: Its dotted name in the root.
         """
-        return f"{type(m).__module__}.".startswith(f"{ROOT}.nn.") and not isinstance(m, Sequential)
+        names = (f"{ROOT}.nn.", f"{ROOT}.ao.nn.")
+        return f"{type(m).__module__}.".startswith(names) and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Module) -> str:
         """Return the dotted name of a module in the root.

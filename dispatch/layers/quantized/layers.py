@@ -14,7 +14,7 @@ from ....runtime.quantized_data import PerTensorAffine
 from ....runtime.scalar_type import float32, float64, int8, int32, quint8, uint8
 from ...composite.quantized import along, is_quantized, quantized_tensor
 from ...generated import functions as ops
-from .packed import ConvPackedParams, LinearPackedParams, PackedWeight
+from .packed import ConvPackedParams, LinearPackedParams, LinearPackedParamsFp16, PackedWeight
 from .pointwise import check_uniform, requantized
 
 single = np.float32
@@ -84,6 +84,10 @@ def requantized_product(
 
 def rows_of(name: str, x: Any, packed: LinearPackedParams) -> Any:
     """Return the last dimension of a tensor as rows. Raises RuntimeError if its size differs from the weight's."""
+    if type(packed) is not LinearPackedParams:
+        raise RuntimeError(
+            f"{name}: expected a weight that linear_prepack has packed, got {type(packed).__name__}"
+        )
     inputs = packed.weight._spec.sizes[1]
     if not x._spec.ndim:
         raise RuntimeError(f"{name}: the dimension of the input tensor should be at least 1")
@@ -155,6 +159,30 @@ def linear_dynamic(relu: bool) -> Callable[..., Any]:
         return out.reshape(*x._spec.sizes[:-1], packed.weight._spec.sizes[0])
 
     return forward
+
+
+def linear_dynamic_fp16(relu: bool) -> Callable[..., Any]:
+    """Return a linear layer in float32 with a weight of float16."""
+
+    def forward(x: Any, packed: LinearPackedParamsFp16) -> Any:
+        name = "quantized::linear_dynamic_fp16"
+        if type(packed) is not LinearPackedParamsFp16:
+            raise RuntimeError(
+                f"{name}: expected a weight that linear_prepack_fp16 has packed, got {type(packed).__name__}"
+            )
+        if is_quantized(x) or x._spec.dtype is not float32:
+            raise RuntimeError(f"{name}: expected a float32 input, got {x._spec.dtype}")
+        inputs = packed.weight._spec.sizes[1]
+        if not x._spec.ndim or x._spec.sizes[-1] != inputs:
+            raise RuntimeError(f"{name}: expected an input of shape [*, {inputs}], got {list(x._spec.sizes)}")
+        out = ops.linear(x, *packed.unpack())
+        return out.relu() if relu else out
+
+    return forward
+
+
+def linear_prepack_fp16(weight: Any, bias: Any = None) -> LinearPackedParamsFp16:
+    return LinearPackedParamsFp16(weight, bias)
 
 
 def linear_prepack(weight: Any, bias: Any = None) -> LinearPackedParams:

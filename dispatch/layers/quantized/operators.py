@@ -12,7 +12,7 @@ from ...core.kernel_function import KernelFunction
 from ...generated import functions as ops
 from ...schema import register_type_check
 from . import arithmetic, layers, normalization
-from .packed import ConvPackedParams, LinearPackedParams
+from .packed import ConvPackedParams, LinearPackedParams, LinearPackedParamsFp16
 from .pointwise import leaky_relu
 from .pooling import KERNELS as POOLING
 from .schemas import ALL
@@ -99,25 +99,29 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linear_tanh": layers.linear_then(ops.tanh),
     "linear_dynamic": layers.linear_dynamic(False),
     "linear_relu_dynamic": layers.linear_dynamic(True),
+    "linear_dynamic_fp16": layers.linear_dynamic_fp16(False),
+    "linear_relu_dynamic_fp16": layers.linear_dynamic_fp16(True),
     "linear_prepack": layers.linear_prepack,
+    "linear_prepack_fp16": layers.linear_prepack_fp16,
     "linear_unpack": layers.unpack,
+    "linear_unpack_fp16": layers.unpack,
 }
 
 
-def _is_instance(cls: type, value: object) -> bool:
-    return isinstance(value, cls)
+def _is_instance(classes: tuple[type, ...], value: object) -> bool:
+    return isinstance(value, classes)
 
 
 def register() -> None:
     """Define the operators; their kernels serve all backends."""
     dispatcher = Dispatcher.singleton()
-    for kind, cls in (
-        ("Linear", LinearPackedParams),
-        ("Conv2d", ConvPackedParams),
-        ("Conv3d", ConvPackedParams),
+    for kind, classes in (
+        ("Linear", (LinearPackedParams, LinearPackedParamsFp16)),
+        ("Conv2d", (ConvPackedParams,)),
+        ("Conv3d", (ConvPackedParams,)),
     ):
         name = f"__torch__.torch.classes.quantized.{kind}PackedParamsBase"
-        register_type_check(name, partial(_is_instance, cls), exact_types=(cls,))
+        register_type_check(name, partial(_is_instance, classes), exact_types=classes)
     explicit = BY_NAME["CompositeExplicitAutograd"]
     for name, schema in ALL.items():
         dispatcher.install(name, schema, __name__, frozenset())

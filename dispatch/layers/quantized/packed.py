@@ -13,12 +13,26 @@ import numpy as np
 
 from ....runtime.fork_lock import cached_property
 from ....runtime.quantized_data import PerTensorAffine
-from ....runtime.scalar_type import float32, float64, int32, qint8
-from ...composite.quantized import along
+from ....runtime.scalar_type import float16, float32, float64, int32, qint8
+from ...composite.quantized import along, is_quantized
 from ...generated import functions as ops
 from .pointwise import require_quantized
 
 single = np.float32
+FLOAT16_MAX = 65504.0
+
+
+def checked_bias(name: str, bias: Any, outputs: int) -> Any:
+    """Return a copy of a bias. Raises RuntimeError unless it is None or a float32 vector with an element per output."""
+    if bias is None:
+        return None
+    if bias._spec.dtype is not float32:
+        raise RuntimeError(f"{name}: expected a bias of dtype {float32}, got {bias._spec.dtype}")
+    if bias._spec.ndim != 1:
+        raise RuntimeError("bias should be a vector (1D Tensor)")
+    if bias._spec.sizes[0] != outputs:
+        raise RuntimeError(f"bias should have N elements: {outputs}, got {bias._spec.sizes[0]}")
+    return bias.detach().clone()
 
 
 class PackedWeight:
@@ -44,15 +58,8 @@ class PackedWeight:
                 f"{name}: expected a scale for each of {outputs} outputs along dimension {axis}, got "
                 f"{quantizer.scales._spec.numel} along dimension {quantizer.axis}"
             )
-        if bias is not None:
-            if bias._spec.dtype is not float32:
-                raise RuntimeError(f"{name}: expected a bias of dtype {float32}, got {bias._spec.dtype}")
-            if bias._spec.ndim != 1:
-                raise RuntimeError("bias should be a vector (1D Tensor)")
-            if bias._spec.sizes[0] != outputs:
-                raise RuntimeError(f"bias should have N elements: {outputs}, got {bias._spec.sizes[0]}")
         self.weight = weight.clone()
-        self.bias = None if bias is None else bias.detach().clone()
+        self.bias = checked_bias(name, bias, outputs)
 
     @cached_property
     def scales(self) -> Any:
@@ -123,6 +130,29 @@ class LinearPackedParams(PackedWeight):
             cached = (zero_point, scale, out_scale), (self.sums * zero_point, bias, multiplier)
             self._epilogue = cached
         return cached[1]
+
+
+class LinearPackedParamsFp16:
+    """The matrix of a linear layer in float16, of shape [outputs, inputs]; larger numbers saturate.
+
+    Args:
+        weight: Floating tensor.
+        bias: As in `PackedWeight`.
+    """
+
+    def __init__(self, weight: Any, bias: Any) -> None:
+        name = "quantized::linear_prepack_fp16"
+        if is_quantized(weight) or not weight._spec.dtype.is_floating_point or weight._spec.ndim != 2:
+            raise RuntimeError(
+                f"{name}: expected a floating weight with 2 dimensions, got {weight._spec.dtype} of shape "
+                f"{list(weight._spec.sizes)}"
+            )
+        self.weight = weight.detach().clamp(-FLOAT16_MAX, FLOAT16_MAX).to(float16, copy=True)
+        self.bias = checked_bias(name, bias, weight._spec.sizes[0])
+
+    def unpack(self) -> tuple[Any, Any]:
+        """Return the weight in float32, and the bias."""
+        return self.weight.to(float32), self.bias
 
 
 class ConvPackedParams(PackedWeight):

@@ -200,15 +200,19 @@ SCHEMAS = (
     ),
     f"linear(Tensor X, {_LINEAR} W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y",
     f"linear_dynamic(Tensor X, {_LINEAR} W_prepack, bool reduce_range=False) -> Tensor Y",
+    f"linear_dynamic_fp16(Tensor X, {_LINEAR} W_prepack) -> Tensor Y",
     (
         f"linear_leaky_relu(Tensor X, {_LINEAR} W_prepack, float Y_scale_i, int Y_zero_point_i, "
         "float negative_slope) -> Tensor Y"
     ),
     f"linear_prepack(Tensor W, Tensor? B=None) -> {_LINEAR} W_prepack",
+    f"linear_prepack_fp16(Tensor W, Tensor? B=None) -> {_LINEAR} W_prepack",
     f"linear_relu(Tensor X, {_LINEAR} W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y",
     f"linear_relu_dynamic(Tensor X, {_LINEAR} W_prepack, bool reduce_range=False) -> Tensor Y",
+    f"linear_relu_dynamic_fp16(Tensor X, {_LINEAR} W_prepack) -> Tensor Y",
     f"linear_tanh(Tensor X, {_LINEAR} W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y",
     f"linear_unpack({_LINEAR} W_prepack) -> (Tensor W_origin, Tensor? B_origin)",
+    f"linear_unpack_fp16({_LINEAR} W_prepack) -> (Tensor W_origin, Tensor? B_origin)",
     "matmul(Tensor qa, Tensor qb, float scale, int zero_point) -> Tensor qc",
     (
         "max_pool1d(Tensor qx, int[] kernel_size, int[] stride, int[] padding, int[] dilation, "
@@ -247,7 +251,7 @@ SCHEMAS = (
 
 PRIVATE = frozenset(
     {
-        *("add", "linear", "linear_dynamic", "linear_prepack"),
+        *("add", "linear", "linear_dynamic", "linear_prepack", "linear_prepack_fp16"),
         *(
             "conv2d.new",
             "conv2d_relu.new",

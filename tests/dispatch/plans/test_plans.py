@@ -281,6 +281,16 @@ def test_foreign_operands_are_asked() -> None:
         assert tt.ones(2) + Foreign() == "foreign"
 
 
+def test_numbers_in_place_of_tensors_find_their_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def quantize(scale: float, zero_point: int) -> list[int]:
+        return tt._quantize_affine(tt.tensor([1.0, 3.0]), scale, zero_point, tt.quint8).tolist()
+
+    assert quantize(0.5, 1) == [3, 7]
+    with monkeypatch.context() as patch:
+        patch.setattr(overload_packet.OverloadPacket, "_store", lambda *args: pytest.fail("planned again"))
+        assert [quantize(0.5, 1), quantize(0.25, 0)] == [[3, 7], [4, 12]]
+
+
 # --- bounds
 
 
