@@ -14,6 +14,7 @@ from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
 from ...runtime.transform_stack import is_transforming
 from ...runtime.transform_stack import stack as transforms
+from ..core.mode_stack import sees_whole
 from .creation import Creation, creation_of, unmark
 from .engine import graph_task
 from .gradients import zeros_of
@@ -167,10 +168,13 @@ class FunctionCtx(Node):
 
     def backward(self, *grads: Any) -> Sequence[Any]:
         filled_grads = list(grads)
-        if self._materialize:
-            for position, grad in enumerate(filled_grads):
-                if grad is None:
+        for position, grad in enumerate(filled_grads):
+            if grad is None:
+                if self._materialize:
                     filled_grads[position] = zeros_of(self.specs[position])
+            elif not grad._spec.is_contiguous and 0 in grad._spec.strides and not sees_whole():
+                # Formulas of reductions expand one element; a user's kernel may count on the strides of the output.
+                filled_grads[position] = grad.contiguous()
         if not all(self._outputs):
             arrived = iter(filled_grads)
             filled_grads = [next(arrived) if is_tensor else None for is_tensor in self._outputs]

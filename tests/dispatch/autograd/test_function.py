@@ -499,3 +499,56 @@ def test_a_subclass_overrides_the_inherited_formula():
 
     x = tt.ones(1, requires_grad=True)
     assert [tt.autograd.grad(f.apply(x), x)[0].item() for f in (Double, Triple)] == [2.0, 3.0]
+
+
+REDUCTIONS = {
+    "mean": lambda y: y.mean(),
+    "mean of rows": lambda y: y.mean(1).sum(),
+    "mean of columns": lambda y: 3 * y.mean(0).sum(),
+    "sum": lambda y: y.sum(),
+    "mean of variances": lambda y: tt.var_mean(y, 1)[1].sum(),
+    "pooling": lambda y: tt.nn.functional.adaptive_avg_pool2d(y[None, None], 1).sum(),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_backward_gets_gradients_without_expanded_dimensions(reduction, device):
+    """A kernel in `backward` may read a gradient by the strides of the output."""
+    strides = []
+
+    class Double(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            strides.append(grad.stride())
+            flat = grad.cpu().numpy().reshape(-1) if device == "cuda" else grad.view(-1).numpy()
+            return 2 * tt.from_numpy(flat.copy()).view(grad.shape).to(device)
+
+    x = tt.randn(3, 4, device=device, requires_grad=True)
+    REDUCTIONS[reduction](Double.apply(x)).backward()
+    expected = x.detach().clone().requires_grad_()
+    REDUCTIONS[reduction](2 * expected).backward()
+    assert strides == [(4, 1)]
+    tt.testing.assert_close(x.grad, expected.grad)
+
+
+def test_gradients_of_other_strides_are_passed_on():
+    strides = []
+
+    class Same(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            strides.append(grad.stride())
+            return grad
+
+    x = tt.randn(3, 4, requires_grad=True)
+    Same.apply(x).t().mul(tt.randn(4, 3)).sum().backward()
+    assert strides == [(1, 3)]
