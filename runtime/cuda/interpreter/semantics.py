@@ -57,6 +57,8 @@ from .libdevice import function_of, instruction
 from .syntax import KernelTransformer, namespace, refuse_truth, static_assert
 
 CAPABILITY = 90
+MAX_REPEATS = 1 << 17
+"""Number of equal results of one atomic in a row, after which a program waits in vain: some seconds."""
 
 
 class StrictBuilder(BatchedBuilder):
@@ -74,6 +76,8 @@ class StrictBuilder(BatchedBuilder):
         self.kernel = ""
         self.poisons = os.environ.get("TRITEN_INTERPRET_POISON") == "1"
         self.reports_undefined = False
+        self._observation: tuple[int, bytes] | None = None
+        self._repeats = 0
         self.blocks = LiveBlocks()
 
     def _where(self) -> str:
@@ -138,6 +142,7 @@ class StrictBuilder(BatchedBuilder):
         if value.attr:
             undefined.report(self.kernel, "a store", value, active=active)
         bits = data.view(storage_type(data.dtype))
+        self._observation = None
         if self.batch is not None:
             return self.batch.store(pointers, where, bits)
         return memory_access.store(pointers, bits, active)
@@ -157,11 +162,29 @@ class StrictBuilder(BatchedBuilder):
         if storage_type(dtype) != dtype and rmwOp != ir.ATOMIC_OP.XCHG:
             raise NotImplementedError(f"{self._where()}: atomics on {dtype.name} are not supported")
         self._check_atomic(ptr, np.broadcast_to(mask.data, ptr.data.shape))
-        return super().create_atomic_rmw(rmwOp, ptr, val, mask, sem, scope)
+        return self._observed(ptr, super().create_atomic_rmw(rmwOp, ptr, val, mask, sem, scope))
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         self._check_atomic(ptr, None)
-        return super().create_atomic_cas(ptr, cmp, val, sem, scope)
+        return self._observed(ptr, super().create_atomic_cas(ptr, cmp, val, sem, scope))
+
+    def begin_program(self) -> None:
+        """Forget what the program before has observed."""
+        self._observation = None
+
+    def _observed(self, ptr: Any, result: Any) -> Any:
+        """Return the result of an atomic. Raise RuntimeError if the program waits for another one, which runs later."""
+        if ptr.data.size == 1:
+            observation = int(ptr.data.flat[0]), result.data.tobytes()
+            self._repeats = self._repeats + 1 if observation == self._observation else 0
+            self._observation = observation
+            if self._repeats == MAX_REPEATS:
+                raise RuntimeError(
+                    f"{self._where()}: an atomic read {result.data.flat[0]} at {observation[0]:#x} {MAX_REPEATS} times "
+                    "in a row: the program waits for another one, and the interpreter runs them one after the other; "
+                    "TRITEN_CUDA=emulate runs them together"
+                )
+        return result
 
     def create_addptr(self, ptr: Any, offset: Any) -> Any:
         self._check_ranks(ptr, offset)
@@ -404,6 +427,7 @@ class ProgramRunner:
                     size = FIRST_SIZE if failures < MAX_FAILURES else 1
                 for program in range(first, first + count):
                     builder.grid_idx = (program % nx, program // nx % ny, program // (nx * ny))
+                    builder.begin_program()
                     function(**arguments)
                 first += count
 

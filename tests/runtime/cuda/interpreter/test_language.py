@@ -11,6 +11,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+import triten as tt
+from triten.runtime.cuda.interpreter import semantics
+
 BF16 = ml_dtypes.bfloat16
 
 
@@ -533,3 +536,34 @@ def test_an_error_names_its_kernel_and_program(cuda):
 def unsupported_kernel(x, out, BLOCK: tl.constexpr):
     index = tl.arange(0, BLOCK)
     tl.store(out + index, libdevice.add_rd(tl.load(x + index), 1.0))
+
+
+@triton.jit
+def wait_for_a_later_program(flag, out):
+    pid = tl.program_id(0)
+    if pid == 0:
+        while tl.atomic_cas(flag, 1, 1) != 1:
+            pass
+        tl.store(out, 1)
+    else:
+        tl.atomic_xchg(flag, 1)
+
+
+def test_a_program_that_waits_for_a_later_one_is_refused(monkeypatch):
+    monkeypatch.setattr(semantics, "MAX_REPEATS", 100)
+    flag, out = tt.zeros(1, dtype=tt.int32, device="cuda"), tt.zeros(1, device="cuda")
+    wait_for_a_later_program[(2,)](flag, out)
+    with pytest.raises(RuntimeError, match=r"program waits for another one.*TRITEN_CUDA=emulate"):
+        tt.cuda.synchronize()
+
+
+@triton.jit
+def count_programs(out):
+    tl.atomic_max(out, 1)
+
+
+def test_equal_results_of_many_programs_are_no_wait(monkeypatch):
+    monkeypatch.setattr(semantics, "MAX_REPEATS", 10)
+    out = tt.ones(1, dtype=tt.int32, device="cuda")
+    count_programs[(50,)](out)
+    assert out.item() == 1
