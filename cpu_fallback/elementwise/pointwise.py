@@ -150,7 +150,7 @@ COMPARISONS = frozenset(["bitwise_xor", "ge", "gt", "le", "logical_xor", "lt"])
 def of_truth(function: Any) -> Callable[..., Any]:
     """Return a comparison of bools in which every byte other than 0 is True.
 
-    Such bytes come from views of other dtypes. NumPy's loops over two arrays respect them, but those over an array and
+    Views of other dtypes have them. NumPy's loops over two arrays respect them, but those over an array and
     one element compare bytes.
     """
 

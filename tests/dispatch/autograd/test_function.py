@@ -514,7 +514,7 @@ REDUCTIONS = {
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_backward_gets_gradients_without_expanded_dimensions(reduction, device):
-    """A kernel in `backward` may read a gradient by the strides of the output."""
+    # A kernel in `backward` may read a gradient by the strides of the output.
     strides = []
 
     class Double(tt.autograd.Function):

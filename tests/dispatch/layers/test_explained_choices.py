@@ -41,7 +41,8 @@ def floats(*sizes, grad=False, turned=False, last=False):
 IMAGE, LARGE = floats(1, 2, 6, 6), floats(4, 16, 40, 40)
 SAMPLE = lambda x, g: F.grid_sample(x, g, align_corners=False)  # noqa: E731 - a row of the table each
 RESIZE = lambda x: F.interpolate(x, size=(9, 9), mode="bilinear")  # noqa: E731
-PASSES, TABLE = "a pass for each tap", "a table of windows"
+LOOP = "a compiled loop" if target() else None
+PASSES, TABLE = LOOP or "a pass for each tap", "a table of windows"
 ROWS = {
     "max_pool2d of few": (lambda x: F.max_pool2d(x, 2), [IMAGE], TABLE, "places side by side"),
     "max_pool2d of many": (lambda x: F.max_pool2d(x, 2), [LARGE], PASSES, "places side by side"),
@@ -63,7 +64,7 @@ ROWS = {
         lambda x: F.adaptive_avg_pool2d(x, 3), [IMAGE], "products with matrices of windows", "places side by side",
     ),
     "adaptive_avg_pool2d of many": (
-        lambda x: F.adaptive_avg_pool2d(x, 3), [LARGE], "running sums", "places side by side",
+        lambda x: F.adaptive_avg_pool2d(x, 3), [LARGE], LOOP or "running sums", "places side by side",
     ),
     "adaptive_avg_pool2d backward, even": (
         backward(lambda x: F.adaptive_avg_pool2d(x, 3)), [floats(1, 2, 6, 6, grad=True)], "shares", None,
@@ -107,7 +108,7 @@ ROWS = {
         "one launch",
     ),
     "gelu of many": (
-        F.gelu, [floats(100_000)], "a compiled loop" if target() else "a chain of polynomials, in blocks", "dense"
+        F.gelu, [floats(100_000)], LOOP or "a chain of polynomials, in blocks", "dense"
     ),
     "linear algebra of a batch": (
         tt.linalg.lu_factor, [lambda device: tt.eye(3, device=device).expand(40, 3, 3).contiguous()],
