@@ -401,6 +401,6 @@ def attention_loop(kind: str, mask: str) -> Callable[..., None] | None:
     assert found is not None
     if not found.fuses:
         return None
-    shape = Shape("float32", found.vector_bits, found.vector_registers)
-    assert MAX_VECTOR_ELEMENTS % shape.lanes == 0, "rows are padded to whole vectors"
+    bits = min(found.vector_bits, 32 * MAX_VECTOR_ELEMENTS)  # rows are padded to whole vectors
+    shape = Shape("float32", bits, found.vector_registers)
     return loop_function(TEXTS[kind](shape, mask))

@@ -26,14 +26,15 @@ def _initialized() -> Any:
 
 
 def processor() -> dict[str, Any]:
-    """Return this processor's features, and a key of all versions that object code depends on."""
+    """Return this processor's name and features, and a key of all versions that object code depends on."""
     from llvmlite import __version__
 
     binding = _initialized()
     features = binding.get_host_cpu_features()
     name, flags = binding.get_host_cpu_name(), features.flatten()
     key = f"{__version__} {binding.llvm_version_info} {binding.get_process_triple()} {name} {flags}"
-    return {"key": key, "features": sorted(each for each, is_there in features.items() if is_there)}
+    present = sorted(each for each, is_there in features.items() if is_there)
+    return {"key": key, "name": name, "features": present}
 
 
 def target_machine() -> Any:

@@ -52,6 +52,12 @@ MAX_BYTES = 1 << 28
 """A file that is longer is none of ours."""
 
 
+WIDE = ("znver5",)
+"""Processors, by LLVM's name, that compute vectors of 512 bits as fast as those of 256. A convolution takes half the
+time there.
+"""
+
+
 class Target(NamedTuple):
     """Processor for which code is compiled.
 
@@ -93,6 +99,7 @@ def target() -> Target | None:
     except (ImportError, OSError, MemoryError):
         return None
     features = set(described["features"])
+    is_wide = "avx512f" in features and described["name"] in WIDE
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
     is_arm = platform.machine().lower() in ("aarch64", "arm64")
     return Target(
@@ -100,7 +107,7 @@ def target() -> Target | None:
         "f16c" in features or is_arm,
         is_x86,
         "fma" in features or is_arm,
-        256 if "avx2" in features else 128,
+        512 if is_wide else 256 if "avx2" in features else 128,
         32 if "avx512vl" in features or is_arm else 16,
     )
 
