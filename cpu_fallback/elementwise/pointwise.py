@@ -37,6 +37,7 @@ OVERWRITTEN = 1 << 12
 AT_ONCE = 1 << 17
 """Elements up to which a gradient under a mask is made in one piece: its temporaries stay in the cache."""
 
+Array = np.ndarray[Any, Any]
 Row = tuple[Callable[..., Any] | str, str]
 
 OPERATORS: dict[str, Row] = {
@@ -147,14 +148,14 @@ COMPARISONS = frozenset(["bitwise_xor", "ge", "gt", "le", "logical_xor", "lt"])
 """Functions for which NumPy compares the bytes of bools."""
 
 
-def of_truth(function: Any) -> Callable[..., Any]:
+def of_truth(function: Callable[..., Array]) -> Callable[..., Array]:
     """Return a comparison of bools in which every byte other than 0 is True.
 
     Views of other dtypes have them. NumPy's loops over two arrays respect them, but those over an array and
     one element compare bytes.
     """
 
-    def compare(a: Any, b: Any, *out: Any) -> Any:
+    def compare(a: Array, b: Array, *out: Array) -> Array:
         if a.size > 1 and a.shape == b.shape and 0 not in a.strides and 0 not in b.strides:
             return function(a, b, *out)
         return function(np.not_equal(a, False), np.not_equal(b, False), *out)

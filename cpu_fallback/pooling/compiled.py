@@ -47,7 +47,7 @@ class Columns(NamedTuple):
     is_direct: bool = False
 
 
-def _pool_loop(kind: str, dtype: str, *options: Any) -> Loop | None:
+def _pool_loop(kind: str, dtype: str, *options: Columns | bool) -> Loop | None:
     from .pool_loop import pool_loop
 
     return loop_now(pool_loop, kind, dtype, *options)
@@ -113,7 +113,9 @@ class Tables:
         self.table = np.concatenate([[0], np.cumsum(counts), offsets, indices, *parts]).astype(np.int64)
         self.numbers = [self.rows, self.width, width, area, len(indices), low, high]
 
-    def run(self, kind: str, dtype: Any, item: int, options: tuple[Any, ...], position: int) -> Kernel | None:
+    def run(
+        self, kind: str, dtype: np.dtype[Any], item: int, options: tuple[bool, ...], position: int
+    ) -> Kernel | None:
         """Return a loop over all rows of results; None if there is no loop.
 
         Args:

@@ -20,6 +20,7 @@ from ..widen import FLOAT32, NARROW
 from .integer_matmul import integer_matmul
 from .row_addition import row_addition
 
+Array = np.ndarray[Any, Any]
 Product = Callable[[Any, Any], Any]
 
 REFUSAL = {
@@ -282,19 +283,19 @@ def activation_of(call: StructuredCall) -> Callable[[Any], None]:
     return lambda array: np.copyto(array, 0, where=array < 0)
 
 
-def _addmm(add: Callable[[Any, Any], Any]) -> PlannedKernel:
+def _addmm(add: Callable[[Array, Array], object]) -> PlannedKernel:
     """Return the kernel of a matmul of contiguous results, to which `add` adds the first argument in place."""
 
-    def fresh(self: Any, a: Any, b: Any) -> Any:
+    def fresh(self: Array, a: Array, b: Array) -> Array:
         made = a.dot(b)
         add(made, self)
         return made
 
-    def unshared(out: Any, self: Any, a: Any, b: Any) -> None:
+    def unshared(out: Array, self: Array, a: Array, b: Array) -> None:
         a.dot(b, out)
         add(out, self)
 
-    def into(out: Any, self: Any, a: Any, b: Any) -> None:
+    def into(out: Array, self: Array, a: Array, b: Array) -> None:
         if np.may_share_memory(out, self) or np.may_share_memory(out, a) or np.may_share_memory(out, b):
             np.add(np.dot(a, b), self, out)
         else:

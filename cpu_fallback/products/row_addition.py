@@ -14,6 +14,8 @@ from ...runtime.cpu.loop_requests import DeferredLoop, Loop, has_compiler
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
+Array = np.ndarray[Any, Any]
+
 COMPILE_THRESHOLD = 1 << 17
 """Compile the loop once NumPy has added to this many rows, where a call counts as `ROWS_OF_CALL` more."""
 ROWS_OF_CALL = 8
@@ -29,7 +31,7 @@ def _loop_of(name: str) -> Loop:
 _LOOPS = {name: DeferredLoop(partial(_loop_of, name), COMPILE_THRESHOLD) for name in ("float32", "float64")}
 
 
-def row_addition(rows: int, columns: int, vector: TensorSpec) -> Callable[[Any, Any], Any]:
+def row_addition(rows: int, columns: int, vector: TensorSpec) -> Callable[[Array, Array], object]:
     """Return a function that adds a vector (columns) to each row of a contiguous matrix (rows, columns).
 
     Args:
@@ -42,7 +44,7 @@ def row_addition(rows: int, columns: int, vector: TensorSpec) -> Callable[[Any, 
         return operator.iadd
     numbers = np.array([rows, columns], np.int64)
 
-    def add(matrix: Any, values: Any) -> None:
+    def add(matrix: Array, values: Array) -> None:
         loop = deferred.loop
         if loop is not None:
             loop(numbers, matrix, values)

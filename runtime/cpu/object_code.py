@@ -24,7 +24,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +35,7 @@ from ..spare_memory import can_run_out, require_memory
 from . import llvm_compiler
 from .background import background
 from .calling_convention import DATA
+from .loop_requests import has_compiler
 from .object_loader import IS_SUPPORTED, LoadedObject, library_address
 
 METH_FASTCALL = 0x80
@@ -82,7 +82,7 @@ class Target(NamedTuple):
 def is_possible() -> bool:
     """Return True if loops can be compiled: llvmlite is installed, and Python is CPython with a GIL."""
     has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
-    return sys.implementation.name == "cpython" and has_gil and find_spec("llvmlite") is not None
+    return sys.implementation.name == "cpython" and has_gil and has_compiler()
 
 
 @cache

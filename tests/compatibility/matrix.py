@@ -1,12 +1,12 @@
 """triten under each version that it says it works with, of Python and of what it needs: `make matrix`.
 
-For each row a virtual environment of its own is made, kept for the next time, and asked one or more checks:
+Each row has a virtual environment of its own, which is kept, and one or more checks:
 
-* base: a choice of tests on the CPU, in about a minute;
+* base: a choice of tests on the CPU, in about a minute.
 * compiled: every kernel compiles for sm_80, sm_90 and sm_100 as the gate wants it, a user's ``kernel[grid](tensors)``
-  reaches the driver, over CuPy and the stand-in for libcuda too, and nothing imports a `torch` that is installed;
-* interpreted: the tests of the CUDA runtime and of the Triton kernels, in Triton's interpreter;
-* emulated: Triton programs and a few operators, compiled and executed by the emulator, in seconds;
+  reaches the driver, over CuPy and the stand-in for libcuda too, and nothing imports a `torch` that is installed.
+* interpreted: the tests of the CUDA runtime and of the Triton kernels, in Triton's interpreter.
+* emulated: Triton programs and a few operators, compiled and executed by the emulator, in seconds.
 * programs: the same programs in Triton's interpreter.
 
 A row is a Python, and packages at the oldest versions that pyproject.toml allows, or at the newest that the index has.

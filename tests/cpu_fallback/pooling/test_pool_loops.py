@@ -105,16 +105,20 @@ def operand(sizes: tuple[int, ...], dtype: tt.dtype, special: str) -> tt.Tensor:
 
 
 def in_layout(x: tt.Tensor, last: bool) -> tt.Tensor:
-    if not last:
-        return x
-    if x.ndim not in FORMATS:
-        pytest.skip("channels-last tensors have four or five dimensions")
-    return x.to(memory_format=FORMATS[x.ndim])
+    return x.to(memory_format=FORMATS[x.ndim]) if last else x
 
 
-@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
+def in_every_layout(rows: dict[str, tuple[Any, tuple[int, ...]]]) -> list[Any]:
+    """Return names with and without channels-last, which tensors of four or five dimensions have."""
+    layouts = [(name, last) for name, (_, sizes) in rows.items() for last in {False, len(sizes) in FORMATS}]
+    return [
+        pytest.param(*each, id=f"{each[0]}-{('contiguous', 'channels_last')[each[1]]}")
+        for each in sorted(layouts)
+    ]
+
+
 @pytest.mark.parametrize("special", ["plain", "equal", "nan", "infinite", "zeros"])
-@pytest.mark.parametrize("name", MAXIMA)
+@pytest.mark.parametrize(("name", "last"), in_every_layout(MAXIMA))
 def test_maxima(name: str, special: str, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     function, sizes = MAXIMA[name]
     x = in_layout(operand(sizes, tt.float32, special), last)
@@ -125,9 +129,8 @@ def test_maxima(name: str, special: str, last: bool, monkeypatch: pytest.MonkeyP
     tt.testing.assert_close(*grads)
 
 
-@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
-@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize(("name", "last"), in_every_layout(AVERAGES))
 def test_averages(name: str, dtype: tt.dtype, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     function, sizes = AVERAGES[name]
     x = in_layout(operand(sizes, dtype, "plain"), last)
