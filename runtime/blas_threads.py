@@ -12,9 +12,11 @@ import ctypes
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+
+R = TypeVar("R")
 
 MAPS = "/proc/self/maps"
 PREFIXES, SUFFIXES = ("scipy_openblas_", "openblas_"), ("64_", "")
@@ -95,10 +97,10 @@ def is_small(multiplications: int) -> bool:
     return MATRIX_WORK < multiplications <= ONE_THREAD_WORK
 
 
-def on_one_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+def on_one_thread(function: Callable[..., R]) -> Callable[..., R]:
     """Return a function of positional arguments during whose calls NumPy's BLAS has one thread."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any) -> R:
         threads = numpy_threads()
         try:
             hold(threads)
@@ -107,6 +109,11 @@ def on_one_thread(function: Callable[..., Any]) -> Callable[..., Any]:
             restore(threads)
 
     return run
+
+
+def one_thread_if_small(function: Callable[..., R], multiplications: int) -> Callable[..., R]:
+    """Return `on_one_thread` of a function whose matmuls have this many multiplications, if they are small."""
+    return on_one_thread(function) if is_small(multiplications) else function
 
 
 def _find() -> OpenBlas | None:

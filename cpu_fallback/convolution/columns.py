@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...dispatch.structured.meta.convolution import for_each_dimension
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.blas_threads import MATRIX_WORK
+from ...runtime.blas_threads import ONE_THREAD_WORK, on_one_thread
 from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.parallel import parallel_for
@@ -290,17 +290,17 @@ class Convolution:
                     give_back(room)
 
         if self.has_pool:
-            parallel_for(0, batches, 1, with_room)
+            parallel_for(0, batches, 1, on_one_thread(with_room))
         else:
             with_room(0, batches)
 
     def is_pooled(self, positions: int) -> bool:
-        """Return True if triten's pool shares the work, because the matmuls are too small for BLAS's own
-        threads.
+        """Return True if triten's pool shares the work, because one BLAS thread computes a matmul as quickly as
+        several.
 
         BLAS's threads start sooner when one matmul follows another, but both pools at once compete for cores.
         """
-        return positions * self.depth * (self.outputs // self.groups) <= MATRIX_WORK
+        return positions * self.depth * (self.outputs // self.groups) <= ONE_THREAD_WORK
 
     def columns(self, padded: Array, part: Part, room: Array | None) -> Array:
         """Return the columns of a part, given the padded planes of its images."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.blas_threads import one_thread_if_small
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
@@ -194,6 +195,7 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
     lines = min(window.out[0], max(1, most // inner))
     step = max(1, min(conv.n, most // (inner * lines))) if lines == window.out[0] else 1
     is_view = window.is_pointwise
+    dot = one_thread_if_small(np.dot, step * lines * inner * conv.depth * conv.outputs)
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
         matrix = (
@@ -216,9 +218,9 @@ def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
                     np.copyto(rows.reshape(shape), view)
                 target = rows_of_out[start : start + step, line : line + count].reshape(-1, conv.outputs)
                 if same:
-                    made = np.dot(rows, matrix, target)
+                    made = dot(rows, matrix, target)
                 else:
-                    made = np.dot(rows, matrix)
+                    made = dot(rows, matrix)
                 if wide is not None:
                     made += wide
                 if not same:

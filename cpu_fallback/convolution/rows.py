@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ...runtime.blas_threads import on_one_thread
 from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
@@ -212,7 +213,7 @@ class RowStack:
             finally:
                 give_back(room)
 
-        parallel_for(0, len(shares), 1, with_room)
+        parallel_for(0, len(shares), 1, on_one_thread(with_room))
 
 
 def beyond(shift: int) -> slice:

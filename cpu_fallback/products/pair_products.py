@@ -44,7 +44,7 @@ def pair_product(a: TensorSpec, b: TensorSpec, parsed: Equation) -> HostKernel |
     first, ready_a = _grouped(a, left, groups[0])
     second, ready_b = _grouped(b, right, groups[1])
     count, m, n, k = (math.prod(extent[label] for label in group) for group in (batch, rows, columns, inner))
-    multiply = stack_product(m, k, n, ready_a, ready_b) if batch else multiply_arrays
+    multiply = stack_product(count, m, k, n, ready_a, ready_b) if batch else multiply_arrays
     labels = (*batch, *rows, *columns)
     sizes = tuple([extent[label] for label in labels])
     order = tuple([labels.index(label) for label in output])

@@ -8,8 +8,9 @@ from typing import Any
 from ...dispatch.scalars import fitting_number, truncated
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.blas_threads import is_small, on_one_thread
+from ...runtime.blas_threads import ONE_THREAD_WORK, is_small, on_one_thread
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import from_numpy_dtype
 from ...runtime.tensor_spec import TensorSpec
@@ -21,7 +22,7 @@ from .integer_matmul import integer_matmul
 from .row_addition import row_addition
 
 Array = np.ndarray[Any, Any]
-Product = Callable[[Any, Any], Any]
+Product = Callable[..., Any]
 
 REFUSAL = {
     "mm": "addmm_impl_cpu_",
@@ -53,6 +54,8 @@ def _is_blas(dtype: ScalarType) -> bool:
     return (dtype.is_floating_point and dtype not in NARROW) or dtype.is_complex
 
 
+SHARED_WORK, SHARED_PART = 1 << 23, 1 << 21
+"""Multiplications of all small matrices of a batch from which several threads share them, and of a thread's part."""
 MIN_OUTER = 4096
 """Elements from which NumPy multiplies a column by a row quicker than BLAS."""
 
@@ -82,14 +85,15 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
         chosen("BLAS in one call", "there is no batch, and np.dot takes transposed operands as they lie")
         return multiply_arrays
     if a.ndim == b.ndim == 3:
-        return stack_product(*a.sizes[1:], b.sizes[2], is_blas_ready(a), is_blas_ready(b))
-    return _of_ready(is_blas_ready(a), is_blas_ready(b))
+        return stack_product(a.sizes[0], *a.sizes[1:], b.sizes[2], is_blas_ready(a), is_blas_ready(b))
+    return _of_ready(np.matmul, is_blas_ready(a), is_blas_ready(b))
 
 
-def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: bool) -> Product:
+def stack_product(count: int, rows: int, inner: int, columns: int, ready_a: bool, ready_b: bool) -> Product:
     """Return ``f(a, b)``, the batched matmul into a new array, in a dtype that BLAS has.
 
     Args:
+        count: Number of matrices of each batch.
         rows: Rows of each matrix of the first batch.
         inner: Columns of those, and rows of the second batch's matrices (the K dimension).
         columns: Columns of the second batch's matrices.
@@ -100,14 +104,44 @@ def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: b
         why = "the inner side is 1, and each matrix of {} x {} has at least {} elements"
         chosen("outer products", why, rows, columns, MIN_OUTER)
         return outer_products
-    return _of_ready(ready_a, ready_b)
+    return _of_ready(matmul_of(count, rows * inner * columns), ready_a, ready_b)
 
 
-def _of_ready(ready_a: bool, ready_b: bool) -> Product:
+def matmul_of(count: int, multiplications: int) -> Product:
+    """Return ``f(a, b, out=None)``, which multiplies a number of matrices, each by this many multiplications.
+
+    Small matrices have one BLAS thread each; triten's pool shares them if they are many.
+    """
+    if count * multiplications >= SHARED_WORK and multiplications <= ONE_THREAD_WORK:
+        return shared_matmul
+    return small_matmul if is_small(multiplications) else np.matmul
+
+
+small_matmul: Product = on_one_thread(np.matmul)
+"""`np.matmul` by one BLAS thread."""
+
+
+def shared_matmul(x: Array, y: Array, out: Array | None = None) -> Array:
+    """Multiply the matrices of two batches (count, ., .) on several threads."""
+    made: Array = np.empty((len(x), x.shape[1], y.shape[2]), np.result_type(x, y)) if out is None else out
+
+    def some(first: int, last: int) -> None:
+        np.matmul(x[first:last], y[first:last], made[first:last])
+
+    parallel_for(0, len(made), max(1, SHARED_PART // (x[0].size * y.shape[2])), on_one_thread(some))
+    return made
+
+
+def takes_out(multiply: Product) -> bool:
+    """Return True if a batched matmul writes to an array that is given as its third argument."""
+    return multiply in (np.matmul, small_matmul, shared_matmul, outer_products)
+
+
+def _of_ready(matmul: Product, ready_a: bool, ready_b: bool) -> Product:
     """BLAS for each matrix of a stack, of copies where it does not take one as it lies."""
     if ready_a and ready_b:
         chosen("BLAS for each matrix", "all matrices of the batch lie as BLAS takes them")
-        return np.matmul
+        return matmul
     which = "first" if not ready_a else "second"
     chosen(
         "BLAS over contiguous copies",
@@ -117,7 +151,7 @@ def _of_ready(ready_a: bool, ready_b: bool) -> Product:
 
     def gathered(x: Any, y: Any) -> Any:
         x = x if ready_a else np.ascontiguousarray(x)
-        return np.matmul(x, y if ready_b else np.ascontiguousarray(y))
+        return matmul(x, y if ready_b else np.ascontiguousarray(y))
 
     return gathered
 
@@ -152,7 +186,12 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
             return PlannedKernel(_dot_into, multiply_arrays, quiet=True, unshared=_dot_unshared)
         if multiply is outer_products:
             return PlannedKernel(assign, multiply, quiet=True, unshared=_outer_into)
-        into = _matmul_into if multiply is np.matmul and spec.is_contiguous else assign
+        if not takes_out(multiply) or not spec.is_contiguous:
+            return PlannedKernel(assign, multiply, quiet=True)
+
+        def into(out: Any, x: Any, y: Any) -> None:
+            multiply(x, y, out)
+
         return PlannedKernel(into, multiply, quiet=True)
 
     return factory
@@ -184,10 +223,6 @@ def _into_transposed(out: Any, a: Any, b: Any) -> None:
 
 def _outer_into(out: Any, a: Any, b: Any) -> None:
     outer_products(a, b, out)
-
-
-def _matmul_into(out: Any, a: Any, b: Any) -> None:
-    np.matmul(a, b, out)
 
 
 def dot(call: StructuredCall) -> PlannedKernel:

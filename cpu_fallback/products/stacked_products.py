@@ -16,7 +16,7 @@ from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import NARROW
-from .products import is_blas_ready, outer_products, stack_product
+from .products import is_blas_ready, stack_product, takes_out
 from .row_addition import row_addition
 
 
@@ -58,10 +58,11 @@ def _by_stack(self: TensorSpec, other: TensorSpec, out: TensorSpec) -> HostKerne
     """Return the kernel with a matmul for each pair of matrices."""
     *stack, rows, inner = self.sizes
     columns = out.sizes[-1]
-    multiply = stack_product(rows, inner, columns, _is_ready(self), _is_ready(other))
+    count = math.prod(stack)
+    multiply = stack_product(count, rows, inner, columns, _is_ready(self), _is_ready(other))
     if len(stack) == 1:
         return HostKernel((out,), multiply, _into(multiply), declines=False)
-    sizes, count = out.sizes, math.prod(stack)
+    sizes = out.sizes
     first, second, flat = (count, rows, inner), (count, inner, columns), (count, rows, columns)
 
     def compute(x: Any, y: Any) -> Any:
@@ -89,10 +90,8 @@ def _is_ready(spec: TensorSpec) -> bool:
 
 def _into(multiply: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], None]:
     """Return a function that writes a matmul to an array."""
-    if multiply is np.matmul:
-        return lambda out, x, y: np.matmul(x, y, out)
-    if multiply is outer_products:
-        return lambda out, x, y: outer_products(x, y, out)
+    if takes_out(multiply):
+        return lambda out, x, y: multiply(x, y, out)
     return lambda out, x, y: np.copyto(out, multiply(x, y))
 
 

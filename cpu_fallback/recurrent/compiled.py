@@ -5,15 +5,16 @@ A step is one matmul and one loop over the elements of the hidden state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ...dispatch.structured.meta.recurrent import GRU, LSTM, RELU, TANH
-from ...runtime import blas_threads
+from ...runtime.blas_threads import on_one_thread
 from ...runtime.cpu.loop_requests import Loop, Sharing, loop_now, shared_loop
 from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
+R = TypeVar("R")
 
 COMPILE_THRESHOLD = 1 << 15
 """Compile a layer's loop if all steps together have at least this many gates."""
@@ -60,20 +61,9 @@ def cell_loop(name: str, mode: int, rows: int, width: int, layout: Sequence[tupl
     return shared_loop(loop, parts, sharing, None)
 
 
-class OneBlasThread:
-    """Context in which NumPy's BLAS has one thread, if a step's matmul is small."""
-
-    __slots__ = ("is_small", "threads")
-
-    def __init__(self, multiplications: int) -> None:
-        self.is_small, self.threads = multiplications <= SMALL_PRODUCT, 1
-
-    def __enter__(self) -> None:
-        self.threads = blas_threads.numpy_threads() if self.is_small else 1
-        blas_threads.hold(self.threads)
-
-    def __exit__(self, *_: object) -> None:
-        blas_threads.restore(self.threads)
+def one_thread_for_small(steps: Callable[..., R], multiplications: int) -> Callable[..., R]:
+    """Return a function of steps during whose calls NumPy's BLAS has one thread, if the matmul of a step is small."""
+    return on_one_thread(steps) if multiplications <= SMALL_PRODUCT else steps
 
 
 def gates_of(count: int, width: int, row: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ calls.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.meta.recurrent import GATES, GRU, LSTM, RELU
@@ -43,6 +44,9 @@ class Layer:
         self.kept_steps: int = call.extra["steps"]
         self.gates = GATES[self.mode]
         self.dtype = spec.np_dtype
+        self.step_work = self.rows * self.gates * self.width**2
+        """Multiplications of a step's matmul."""
+        self.dot: Callable[[Array, Array], Array] = compiled.one_thread_for_small(np.dot, self.step_work)
 
     def in_order(self, array: Array) -> Array:
         """Return an array of all steps in processing order."""
@@ -58,7 +62,7 @@ class Layer:
         """Compute gates^T @ previous hidden states, summed over all steps."""
         later, before = (gates[:-1], output[1:]) if self.is_reverse else (gates[1:], output[:-1])
         first = gates[-1] if self.is_reverse else gates[0]
-        made: Array = np.dot(first.T, hx)
+        made = self.dot(first.T, hx)
         if len(later):
             width = gates.shape[-1]
             made += np.dot(later.reshape(-1, width).T, before.reshape(-1, self.width))
@@ -157,7 +161,6 @@ def rnn_layer(call: StructuredCall) -> PlannedKernel:
     """Compute the hidden states of all steps, the last states, and the tensors that backward needs."""
     layer = Layer(call, call.args["input_gates"].sizes[0])
     loops = _forward_loops(layer, call)
-    one_thread = compiled.OneBlasThread(layer.rows * layer.gates * layer.width**2)
 
     def by_loop(
         output: Any, hy: Any, cy: Any, kept: Any, gates: Any, hx: Any, cx: Any, weight: Any, bias: Any
@@ -165,19 +168,15 @@ def rnn_layer(call: StructuredCall) -> PlannedKernel:
         assert loops is not None
         share, made = layer.in_order(gates), layer.in_order(output)
         hx = np.ascontiguousarray(hx)
-        with one_thread:
-            if layer.mode == LSTM:
-                loops.lstm(share, made, cy, kept, hx, cx, weight)
-            elif layer.mode == GRU:
-                loops.gru(share, made, bias, kept, hx, weight)
-            else:
-                loops.simple(share, made, hx, weight)
+        if layer.mode == LSTM:
+            loops.lstm(share, made, cy, kept, hx, cx, weight)
+        elif layer.mode == GRU:
+            loops.gru(share, made, bias, kept, hx, weight)
+        else:
+            loops.simple(share, made, hx, weight)
         np.copyto(hy, made[-1])
 
-    if loops is not None:
-        return PlannedKernel(quietly(by_loop))
-
-    def into(
+    def by_numpy(
         output: Any, hy: Any, cy: Any, kept: Any, gates: Any, hx: Any, cx: Any, weight: Any, bias: Any
     ) -> None:
         share, made = layer.in_order(gates), layer.in_order(output)
@@ -191,7 +190,8 @@ def rnn_layer(call: StructuredCall) -> PlannedKernel:
             _simple(layer, share, made, hx, w)
         np.copyto(hy, made[-1])
 
-    return PlannedKernel(quietly(into))
+    compute = by_numpy if loops is None else by_loop
+    return PlannedKernel(quietly(compiled.one_thread_for_small(compute, layer.step_work)))
 
 
 def _times_state_before(target: Array, states: Array, first: Array, begin: int, end: int) -> None:
@@ -329,7 +329,6 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
     together = max(1, TOGETHER // (count * rows * n))
     parts = [(max(end - together, 0), end) for end in range(steps, 0, -together)]
     loops = _backward_loops(layer, call)
-    one_thread = compiled.OneBlasThread(rows * count * n * n)
 
     def by_loop(
         out: Any,
@@ -368,12 +367,11 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
             return made
 
         alone = range(steps - 1, -1, -1) if many is None else (steps - 1, 0)
-        with one_thread:
-            for t in alone:
-                gradient.step(t, grad, *[each[t] for each in output_grads])
-                if many is not None and t:
-                    gradient.many(many, many.packed(weight), before, *output_grads)
-                grad = of_state_before(t if many is None else min(t, 1), grad)
+        for t in alone:
+            gradient.step(t, grad, *[each[t] for each in output_grads])
+            if many is not None and t:
+                gradient.many(many, many.packed(weight), before, *output_grads)
+            grad = of_state_before(t if many is None else min(t, 1), grad)
         return grad, gradient.change if isinstance(gradient, LstmGradient) else None
 
     def by_numpy(
@@ -414,7 +412,7 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
                     grad, before = before, grad
         return grad, cell.change if isinstance(cell, _Lstm) else None
 
-    compute = by_numpy if loops is None else by_loop
+    compute = compiled.one_thread_for_small(by_numpy if loops is None else by_loop, layer.step_work)
 
     def into(
         out: Any,

@@ -13,6 +13,7 @@ from typing import Any
 from ...dispatch.composite.distance import USE_PRODUCTS_FROM
 from ...dispatch.structured.meta.dims import reduced_dims
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
+from ...runtime.blas_threads import one_thread_if_small
 from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
@@ -225,7 +226,7 @@ def _by_products(out: Any, x: Any, y: Any, order: float) -> bool:
     right[:, :columns] = y
     right[:, columns] = 1
     np.add.reduce(y * y, 1, out=right[:, columns + 1])
-    np.dot(left, right.T, out)
+    one_thread_if_small(np.dot, len(left) * right.size)(left, right.T, out)
     np.maximum(out, 0, out=out)
     np.sqrt(out, out)
     return True
