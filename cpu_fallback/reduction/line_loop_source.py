@@ -14,6 +14,7 @@ from numpy._core.multiarray import c_einsum
 from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
 from ...runtime.cpu.object_code import loop_function
 from ..function_check import streamed_sums
+from .line_products import LONGEST_PRODUCT, line_product, products_of_halves
 from .line_reductions import RUN, line_sums
 from .reduction_source import extremum, line_sum, run_sum
 
@@ -23,6 +24,7 @@ TEXTS = {
     "streamed_sum": lambda: run_sum() + line_sum("streamed_sum"),
     "maximum": lambda: extremum("maximum"),
     "minimum": lambda: extremum("minimum"),
+    "line_product": line_product,
 }
 """LLVM IR of the function of a line, by name."""
 EAGER: dict[str, Callable[[Any], Any]] = {
@@ -31,10 +33,11 @@ EAGER: dict[str, Callable[[Any], Any]] = {
     "streamed_sum": streamed_sums,
     "maximum": lambda lines: np.take_along_axis(lines, lines.argmax(1, keepdims=True), 1)[:, 0],
     "minimum": lambda lines: np.take_along_axis(lines, lines.argmin(1, keepdims=True), 1)[:, 0],
+    "line_product": products_of_halves,
 }
 """NumPy passes, by name."""
-LENGTHS = (1, 3, 16, 37, 129, RUN, 1000, 1030, 9000)
-"""Lengths of the lines that are compared with eager kernels."""
+LENGTHS = (1, 3, 16, 37, 129, RUN, 1000, 1030, LONGEST_PRODUCT - 1, 9000)
+"""Lengths of the lines that are compared with eager kernels; those of products end at `LONGEST_PRODUCT`."""
 
 
 def lines_text(name: str) -> str:
@@ -71,7 +74,7 @@ def line_loop(name: str) -> Callable[..., None] | None:
 def reduces_as_numpy(name: str, loop: Callable[..., None]) -> bool:
     """Return True if a loop is bitwise identical to the NumPy passes on this processor."""
     rng = np.random.default_rng(11)
-    for length in LENGTHS:
+    for length in LENGTHS if name != "line_product" else LENGTHS[:-1]:
         lines, actual = rng.standard_normal((5, length), np.float32), np.empty(5, np.float32)
         lines[3] = np.where(lines[3] > 0, np.float32(0), np.float32(-0.0))
         lines[4, length // 2] = np.nan

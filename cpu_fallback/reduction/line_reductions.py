@@ -13,8 +13,6 @@ RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
 DIRECT = 2 * RUN
 """The longest line that is added at once."""
-PRODUCTS = 16
-"""Numbers of a line that are multiplied one after another."""
 LONG_PRODUCT = 256
 """Numbers of the shortest lines that are worth more calls than one."""
 SHORT_LINE = 1 << 12
@@ -64,25 +62,6 @@ def run_sums(array: Any, out: Any = None) -> Any:
     if result is not None:
         return result
     return c_einsum("...i->...", array) if out is None else c_einsum("...i->...", array, out=out)
-
-
-def line_products(array: Any) -> Any:
-    """Multiply real floats along the last axis: halves of the lines are multiplied until they are short.
-
-    ``np.multiply.reduce`` is a sequential dependency chain.
-
-    Example:
-        >>> import numpy as np
-        >>> line_products(np.full((2, 101), -1, np.float32))
-        array([-1., -1.], dtype=float32)
-    """
-    while (length := array.shape[-1]) >= 2 * PRODUCTS:
-        half = length // 2
-        products = array[..., :half] * array[..., half : 2 * half]
-        if length % 2:
-            products[..., 0] *= array[..., -1]
-        array = products
-    return np.multiply.reduce(array, -1)
 
 
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:

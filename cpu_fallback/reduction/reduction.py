@@ -22,7 +22,8 @@ from .blocks import (
 )
 from .extremes import located
 from .half_words import over_half_words
-from .line_reductions import DIRECT, LOCATED, LONG_PRODUCT, SHORT_LINE, line_products, line_sums
+from .line_products import line_products
+from .line_reductions import DIRECT, LOCATED, LONG_PRODUCT, SHORT_LINE, line_sums
 from .reduced_call import keeps_dims, register_in_order
 from .sums import (
     PRODUCTS,

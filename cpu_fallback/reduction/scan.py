@@ -10,12 +10,11 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.parallel import parallel_for
-from ...runtime.scalar_type import bool_, float32
+from ...runtime.scalar_type import bool_
 from ..elementwise.number_representation import logaddexp
 from ..plain_numpy import copyto, np
 from ..widen import compute_np
-from .prefix_sums import BLOCK as SUMS_BLOCK
-from .prefix_sums import MIN_ELEMENTS, RUN, SHORT, prefix_sums, short_prefix_sums
+from .line_scans import by_loop
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 """Accumulator dtypes of floats of any size, so that the error does not grow along a line of float32."""
@@ -30,8 +29,6 @@ BLOCK = 1 << 16
 """Elements of a block, whose wide copy stays in the second-level cache."""
 SHARED_FROM = 1 << 17
 """Elements from which lines are shared among threads: a step waits for the one before it, some 3 ns."""
-FEW = 1 << 12
-"""Elements up to which all lines are one product."""
 MIN_ROW = 32
 """Elements side by side that are combined in one step, at least, where the scan goes from row to row."""
 
@@ -59,29 +56,7 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             if not direct:
                 np.copyto(out, scanned, casting="unsafe")
 
-        if (
-            begins
-            and spec.dtype is out_spec.dtype is float32
-            and 0 < spec.numel <= FEW
-            and spec.is_contiguous
-        ):
-            dim: int = call.extra["dim"]
-            if spec.ndim and dim in (0, spec.ndim - 1) and 1 < spec.sizes[dim] <= SHORT:
-                chosen("products with a triangle", "{} elements are at most {}", spec.numel, FEW)
-
-                def by_steps(array: Any) -> Any:
-                    step(made := np.empty(spec.sizes, np.float32), array)
-                    return made
-
-                short = short_prefix_sums(spec.sizes, dim, by_steps)
-                return PlannedKernel(lambda out, array: np.copyto(out, short(array)), short, quiet=True)
-        # A run of lower-precision values cannot overflow in the wide dtype, and any order rounds as well.
-        by_products = ufunc is np.add and wide == np.float64 and not direct and spec.sizes[-1:] >= (RUN,)
-        by_lines = (
-            shared_lines(call, prefix_sums, MIN_ELEMENTS, SUMS_BLOCK)
-            if by_products
-            else shared_lines(call, step)
-        )
+        by_lines = shared_lines(call, step)
         by_rows = shared_rows(call, ufunc, wide)
 
         def into(out: Any, array: Any) -> None:
@@ -102,26 +77,24 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             )
         else:
             chosen("one call of NumPy", "{} elements are few, or have gaps", count)
-        return PlannedKernel(quietly(by_lines or by_rows or into))
+        return PlannedKernel(by_loop(call, ufunc, quietly(by_lines or by_rows or into)))
 
     return factory
 
 
-def shared_lines(
-    call: StructuredCall, step: Callable[..., None], least: int = BLOCK, block: int = BLOCK
-) -> Callable[..., None] | None:
-    """``step(*out_lines, lines)`` over matrices of the lines of a call of `least` elements, whole blocks of them.
+def shared_lines(call: StructuredCall, step: Callable[..., None]) -> Callable[..., None] | None:
+    """``step(*out_lines, lines)`` over matrices of the lines of a call of `BLOCK` elements, whole blocks of them.
 
     None where the elements of a line lie apart.
     """
     spec, outs = call.args["self"], call.outputs
-    if spec.numel < least or call.extra["dim"] != spec.ndim - 1:
+    if spec.numel < BLOCK or call.extra["dim"] != spec.ndim - 1:
         return None
     if not all(s.is_contiguous for s in (spec, *outs)):
         return None
     length = spec.sizes[-1]
     count = spec.numel // length
-    some = max(block // length, 1)
+    some = max(BLOCK // length, 1)
     shares = spec.numel >= SHARED_FROM
 
     def run(*data: Any) -> None:
@@ -281,7 +254,7 @@ def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             latest(where, axis, None, indices if indices.ndim else indices.reshape(1))
             copyto(values, running.reshape(values.shape), casting="unsafe")
 
-        return PlannedKernel(quietly(shared_lines(call, lines) or into))
+        return PlannedKernel(by_loop(call, ufunc, quietly(shared_lines(call, lines) or into)))
 
     return factory
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import triten as tt
-from triten.cpu_fallback.reduction.prefix_sums import BLOCK, MIN_ELEMENTS, RUN
-from triten.cpu_fallback.reduction.scan import SHARED_FROM
+from triten.cpu_fallback.reduction import line_scans
+from triten.cpu_fallback.reduction.scan import BLOCK, SHARED_FROM
+from triten.cpu_fallback.reduction.scan_loop import scan_loop
+from triten.runtime.cpu.background import background
+from triten.tests.compiled_code import needs_llvm
 from triten.tests.shared import comparison
 
+RUN = 16
 SHAPES = [
     (3, SHARED_FROM // 3 + 77),  # several blocks to a line
-    (SHARED_FROM // 33 + 5, 35),  # lines of two runs and a rest
+    (SHARED_FROM // 33 + 5, 35),  # short lines
     (SHARED_FROM // 16, RUN),
-    (SHARED_FROM // 8, 9),  # lines shorter than a run
+    (SHARED_FROM // 8, 9),
     (131, 67, 41),
     (BLOCK + 9,),
-    (MIN_ELEMENTS // 64, 64),
+    (128, 64),
 ]
 SCANS = {"cumsum": np.add, "cumprod": np.multiply, "logcumsumexp": np.logaddexp}
 
@@ -139,3 +145,61 @@ def test_float32_accumulates_in_float64() -> None:
     want = np.add.accumulate(x.astype(np.float64), 1).astype(np.float32)
     for got in (tt.from_numpy(x).cumsum(1), tt.from_numpy(np.ascontiguousarray(x.T)).cumsum(0).t()):
         np.testing.assert_allclose(got.numpy(), want, rtol=1.2e-7)
+
+
+UFUNCS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum}
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize(
+    "sizes", [(7,), (63, 61), (5, 127), (3, 21, 39), (2, 1, 4), (9, 71_001), (300, 303), (71_001,)], ids=str
+)
+@needs_llvm
+def test_loops_have_the_bits_of_eager_scans(
+    name: str, dtype: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = (np.random.default_rng(3).standard_normal(sizes) * 3).astype(dtype)
+    if dtype != "int64":
+        array.reshape(-1)[[0, 3, 5]] = -0.0, math.nan, math.inf
+    asked: list[str] = []
+
+    def loop(name: str, dtype: str, adjacent: bool) -> Any:
+        asked.append(name)
+        return SimpleNamespace(beside=lambda work: scan_loop(name, dtype, adjacent))
+
+    monkeypatch.setattr(line_scans, "_loop", loop)
+    ufunc, x = UFUNCS[name], tt.from_numpy(array)
+    for dim, length in enumerate(sizes):
+        asked.clear()
+        results = getattr(tt, name)(x, dim)
+        assert asked == [ufunc.__name__]
+        with np.errstate(all="ignore"):
+            if isinstance(results, tt.Tensor):
+                wide = np.float64 if dtype == "float32" else array.dtype.type
+                want = ufunc.accumulate(array, dim, wide)
+                want = (want + wide(0) if name == "cumsum" else want).astype(dtype)
+                values = results.numpy()
+            else:
+                want, values = ufunc.accumulate(array, dim), results.values.numpy()
+                attained = (array == want) | (array != array)
+                steps = np.arange(length).reshape(-1, *(1,) * (array.ndim - dim - 1))
+                places = np.maximum.accumulate(attained * steps, dim)
+                np.testing.assert_array_equal(results.indices.numpy(), places)
+        np.testing.assert_array_equal(values, want)
+        numbers = want == want
+        np.testing.assert_array_equal(np.signbit(values[numbers]), np.signbit(want[numbers]))
+
+
+@needs_llvm
+def test_a_scan_is_compiled_after_enough_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tt.randn(67, 71)
+    deferred = line_scans._loop("add", "float32", False)
+    monkeypatch.setattr(deferred, "loop", None)
+    monkeypatch.setattr(deferred, "done", deferred.compile_threshold - 1)
+    first = x.cumsum(1)
+    background.wait()
+    assert deferred.loop is not None
+    assert tt.equal(x.cumsum(1), first)
+    same = x.clone()
+    assert tt.equal(same.cumsum_(1), first)
