@@ -13,18 +13,6 @@ Array = np.ndarray[Any, Any]
 LINE_BYTES = 64
 """Bytes of a cache line."""
 
-COPY = (
-    *("count", "inner", "source", "source_step", "source_inner", "to", "to_step", "to_inner", "cleared"),
-    *("inside", "rows", "m", "columns", "n", "span"),
-)
-"""Fields of a batch of transposes.
-
-- `count`, `inner`: The two dimensions of the batch.
-- `source`, `to`, with `_step` and `_inner`: Offset of the first transpose, and its steps along both dimensions.
-- `cleared`, `inside`: Elements of the target that are set to 0 first, and the offset of the first one that is written.
-- `rows`, `m`, `columns`, `n`: Offsets of the tables of rows and columns, and their lengths.
-- `span`: Elements of the source that the next transpose reads, which are prefetched.
-"""
 OUTPUTS = (
     *("first_panel", "last_panel", "panel_size", "outputs", "made", "positions", "parts", "part_table"),
     *("packs", "packed"),

@@ -10,10 +10,11 @@ from ...runtime.cpu.loop_requests import loop_now, shared_loop
 from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.parallel import get_num_threads
 from ..plain_numpy import np
+from ..transposes import COPY
 from . import tiles
 from .columns import Convolution
 from .panel_geometry import forward_geometry
-from .panel_tables import COPY, LINE_BYTES, TAP, Array, Tables, pack_planes, whole_lines
+from .panel_tables import LINE_BYTES, TAP, Array, Tables, pack_planes, whole_lines
 from .panels import MIN_TASKS_PER_THREAD, applies
 
 MIN_LINE, MAX_POSITIONS = 24, 1 << 12
@@ -39,7 +40,8 @@ def applies_to(conv: Convolution) -> bool:
 @functools.cache
 def sums_loops(dtype: str) -> tuple[Callable[..., None], Callable[..., None]] | None:
     """Return the loops of transposes and of weight gradients, or None if they cannot be compiled."""
-    from .panels_loop import sums_loop, transposes_loop
+    from ..transposes_loop import transposes_loop
+    from .panels_loop import sums_loop
 
     made = (loop_now(transposes_loop, dtype), loop_now(sums_loop, dtype))
     return None if made[0] is None or made[1] is None else (made[0], made[1])

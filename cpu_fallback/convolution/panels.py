@@ -17,10 +17,11 @@ from collections.abc import Callable
 from ...runtime.cpu.loop_requests import Sharing, loop_now, shared_loop
 from ...runtime.parallel import get_num_threads
 from ..plain_numpy import np
+from ..transposes import COPY
 from . import tiles
 from .columns import Convolution
 from .panel_geometry import Geometry, backward_geometry, forward_geometry
-from .panel_tables import BLOCK, COPY, LINE_BYTES, Array, Tables, pack_planes, whole_lines
+from .panel_tables import BLOCK, LINE_BYTES, Array, Tables, pack_planes, whole_lines
 
 MIN_CHANNELS, MIN_OUTPUTS = 24, 16
 """Smallest numbers of channels and outputs for which panels are faster than tiles of positions."""
@@ -54,7 +55,8 @@ def applies(conv: Convolution, channels: int, outputs: int) -> bool:
 @functools.cache
 def loops(dtype: str) -> tuple[Callable[..., None], Callable[..., None]] | None:
     """Return the loops of transposes and of outputs, or None if they cannot be compiled."""
-    from .panels_loop import outputs_loop, transposes_loop
+    from ..transposes_loop import transposes_loop
+    from .panels_loop import outputs_loop
 
     made = (loop_now(transposes_loop, dtype), loop_now(outputs_loop, dtype))
     return None if made[0] is None or made[1] is None else (made[0], made[1])

@@ -38,6 +38,7 @@ from ...runtime.scalar_type import (
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from ..plain_numpy import copyto, np
+from ..transposes import transposed_copy
 from ..widen import HALVES_FROM, cast_by, compute_np, widened_halves
 
 FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu})
@@ -61,7 +62,8 @@ def copy(call: StructuredCall) -> PlannedKernel:
             chosen("NumPy's copyto", "{} elements are copied by one thread", out_spec.numel)
         else:
             chosen("blocks for threads", "{} elements are many", out_spec.numel)
-        return PlannedKernel(whole or copyto, np.ndarray.copy if is_plain and whole is None else None)
+        run = transposed_copy(out_spec, spec, whole or copyto)
+        return PlannedKernel(run, np.ndarray.copy if is_plain and whole is None else None)
     steps = cast_steps(source, target)
     if source.is_complex and not target.is_complex and target is not bool_:
         steps.insert(0, attrgetter("real"))
