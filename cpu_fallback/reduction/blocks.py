@@ -69,7 +69,7 @@ def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
     return order
 
 
-def _folded(ufunc: np.ufunc, piece: Any) -> Any:
+def folded(ufunc: np.ufunc, piece: Any) -> Any:
     """Reduce a line: sums in runs, products by rows first, since NumPy multiplies rows with vector instructions."""
     if ufunc is np.add and piece.dtype.kind == "f":
         return line_sums(piece)
@@ -92,7 +92,8 @@ def over_everything(
     """Return a function that reduces all elements of a dense array in `np_dtype`, or None if one call is as
     good.
 
-    If it `prepares`, the function applies its second argument to each block, already cast to `np_dtype`.
+    If it `prepares`, the function's second argument reduces each block, already cast to `np_dtype`, to as many numbers
+    as the third argument says. All are then combined by `ufunc`.
     """
     order = None if spec.numel < FLAT_FROM else memory_order(spec)
     widens = spec.np_dtype != np_dtype
@@ -117,28 +118,29 @@ def over_everything(
     reduce = ufunc.reduce
     if len(starts) == 1 and not widens and not prepares:
         if spec.is_contiguous:
-            return lambda array: _folded(ufunc, array.reshape(-1))
-        return lambda array: _folded(ufunc, array.transpose(order).reshape(-1))
+            return lambda array: folded(ufunc, array.reshape(-1))
+        return lambda array: folded(ufunc, array.transpose(order).reshape(-1))
 
-    def total(array: Any, prepare: Callable[[Any], Any] | None = None) -> Any:
+    def total(array: Any, fold: Callable[[Any], Any] | None = None, results: int = 1) -> Any:
         line = array.transpose(order).reshape(-1)
-        partial = np.empty(len(starts), np_dtype)
+        partial = np.empty((results, len(starts)), np_dtype)
 
         def part(first: int, last: int) -> None:
             for i in range(first, last):
                 piece = line[starts[i] : starts[i] + limit]
-                if in_words and prepare is None and not piece.size % 2:
-                    partial[i] = bfloat16_line_sums(piece)
+                if in_words and fold is None and not piece.size % 2:
+                    partial[:, i] = bfloat16_line_sums(piece)
                     continue
                 if widens:
                     piece = piece.astype(np_dtype)
-                partial[i] = _folded(ufunc, piece if prepare is None else prepare(piece))
+                partial[:, i] = folded(ufunc, piece) if fold is None else fold(piece)
 
         if shares:
             parallel_for(0, len(starts), 1, part)
         else:
             part(0, len(starts))
-        return _folded(ufunc, partial) if np_dtype.kind == "f" else reduce(partial)
+        totals = [folded(ufunc, line) if np_dtype.kind == "f" else reduce(line) for line in partial]
+        return totals[0] if results == 1 else totals
 
     return total
 

@@ -13,6 +13,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import copyto, np
 from ..widen import FLOAT32, compute_np
 from .blocks import over_everything, over_kept
+from .line_reductions import line_square_sums, line_sums
 from .reduced_call import register_in_order
 from .small_variance import small_variance
 from .sums import count_of, kept_sum
@@ -64,8 +65,12 @@ def whole_moments(spec: TensorSpec, np_dtype: Any) -> Callable[[Any], tuple[Any,
 
     def moments(array: Any) -> tuple[Any, Any]:
         mean = everything(array) / size
-        residue = everything(array, lambda piece: piece - mean)
-        squares = everything(array, lambda piece: np.square(piece - mean))
+
+        def sums(piece: Any) -> tuple[Any, Any]:
+            deviation = piece - mean
+            return line_sums(deviation), line_square_sums(deviation)
+
+        residue, squares = everything(array, sums, 2)
         return squares - residue * residue / size, mean
 
     return moments

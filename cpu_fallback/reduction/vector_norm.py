@@ -8,7 +8,8 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
 from ..widen import compute_np
-from .blocks import over_everything, over_kept
+from .blocks import folded, over_everything, over_kept
+from .line_reductions import adds_lines, line_square_sums
 from .sums import pairwise_sum
 
 MAPPED: dict[str, tuple[Any, np.ufunc]] = {
@@ -19,6 +20,7 @@ MAPPED: dict[str, tuple[Any, np.ufunc]] = {
     "-inf": (np.abs, np.minimum),
 }
 """Map of an element, and the reduction that combines the mapped values, by the norm's order."""
+SQUARED = "2"
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:
@@ -33,17 +35,27 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
     everything = over_everything(spec, combined, np_dtype, prepares=True) if len(dims) == spec.ndim else None
     run_blocks = over_kept(spec, dims, out_spec.ndim)
 
+    of_lines = order == SQUARED and dims == (spec.ndim - 1,) and np_dtype.kind == "f"
+
     def compute(block: Any) -> Any:
-        elements = mapped(block.astype(np_dtype, copy=False))
+        elements = block.astype(np_dtype, copy=False)
+        if of_lines and adds_lines(elements, dims[0], np_dtype):
+            return np.sqrt(line_square_sums(elements)[..., None])
+        elements = mapped(elements)
         if is_sum:
             total = pairwise_sum(elements, dims, np_dtype)
-            return np.sqrt(total) if order == "2" else total
+            return np.sqrt(total) if order == SQUARED else total
         return combined.reduce(elements, dims, keepdims=True)
+
+    def fold(piece: Any) -> Any:
+        if order == SQUARED and np_dtype.kind == "f":
+            return line_square_sums(piece)
+        return folded(combined, mapped(piece))
 
     def into(out: Any, array: Any) -> None:
         if everything is not None:
-            total = everything(array, mapped)
-            np.copyto(out, np.sqrt(total) if order == "2" else total, casting="unsafe")
+            total = everything(array, fold)
+            np.copyto(out, np.sqrt(total) if order == SQUARED else total, casting="unsafe")
         elif run_blocks is not None:
             run_blocks(lambda block: (compute(block),), (out,), array)
         else:
