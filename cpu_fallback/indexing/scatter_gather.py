@@ -10,6 +10,7 @@ from ...runtime.float_errors import quietly
 from ..elementwise.constants import RangedConstants
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
+from .gathers import gather_by_loop
 from .index_bounds import check_bounds, own
 from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 
@@ -60,7 +61,8 @@ def gather(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, data: Any, index: Any) -> None:
         np.copyto(out, fresh(data, index))
 
-    return PlannedKernel(into, fresh)
+    by_loop = gather_by_loop(call, fresh)
+    return PlannedKernel(into, fresh) if by_loop is None else PlannedKernel(by_loop)
 
 
 def scatter_reduce(call: StructuredCall) -> PlannedKernel:
