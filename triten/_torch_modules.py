@@ -45,7 +45,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_functorch.apis": {"func": "grad grad_and_value vmap", "dispatch.layers.vmap": "chunk_vmap"},
     "_functorch.batch_norm_replacement": {"func": "replace_all_batch_norm_modules_"},
     "_functorch.eager_transforms": {
-        "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp"
+        "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp",
+        "dispatch.layers.transforms": "_as_tuple=as_tuple _slice_argnums=slice_argnums",
     },
     "_functorch.functional_call": {"func": "functional_call stack_module_state"},
     "_functorch.make_functional": {"nn.modules.make_functional": _FUNCTIONAL},

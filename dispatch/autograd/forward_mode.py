@@ -27,6 +27,7 @@ from . import gradients as functional
 from .creation import unmark
 from .node import NotImplementedBackward
 from .recording import never_differentiable
+from .saved_tensors import packing_later
 from .tangents import BATCHED_BIT, FORWARD_BIT, set_tangents, tangent_like, tangents_of
 
 if TYPE_CHECKING:
@@ -61,17 +62,18 @@ def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any
         # Formulas need the values before the write.
         before = [(tensor, _clone(tensor)) for tensor in written]
         primals = tuple(next((copy for tensor, copy in before if tensor is v), v) for v in args)
-    with without_tangents():
-        result = op.call_with_keys(key_set.raw_repr() & ~FORWARD_BIT, args)
-    results = result if isinstance(result, tuple | list) else (result,)
-    outputs = list(tensors_in(results))
-    for tensor, tangents in zip(written, had, strict=True):
-        set_tangents(tensor, tangents)
-    for tensor in outputs:
-        if not any(tensor is w for w in written):
-            set_tangents(tensor, {})
-    if levels:
-        _differentiate(op, primals, levels, results, written)
+    with packing_later():
+        with without_tangents():
+            result = op.call_with_keys(key_set.raw_repr() & ~FORWARD_BIT, args)
+        results = result if isinstance(result, tuple | list) else (result,)
+        outputs = list(tensors_in(results))
+        for tensor, tangents in zip(written, had, strict=True):
+            set_tangents(tensor, tangents)
+        for tensor in outputs:
+            if not any(tensor is w for w in written):
+                set_tangents(tensor, {})
+        if levels:
+            _differentiate(op, primals, levels, results, written)
     stack.extend(results)
 
 

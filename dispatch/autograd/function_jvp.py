@@ -10,6 +10,7 @@ from ..core.bound_arguments import tensors_in
 from .forward_mode import below, fitted, is_differentiable, without_tangents
 from .gradients import zeros_of
 from .node import saved_version
+from .saved_tensors import pack_as_hooked, without_hooks
 from .tangents import BATCHED_BIT, set_tangents, tangents_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
         made.append(function._backward_cls(function, needs))
         return made[0]
 
-    with without_tangents():
+    with without_tangents(), without_hooks():
         if run is None:
             result = cls._run(context, args, [i for i, a in enumerate(args) if isinstance(a, TensorImpl)])
         else:
@@ -57,6 +58,10 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
         # The copy of a result that backward reads carries the result's tangents, for forward over reverse mode.
         if position >= 0 and isinstance(saved, TensorImpl):
             set_tangents(saved, tangents_of(results[position]))
+    if made[0].next_edges:
+        made[0]._saved = [
+            (pack_as_hooked(saved), version, position) for saved, version, position in made[0]._saved
+        ]
     return result
 
 

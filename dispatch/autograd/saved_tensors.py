@@ -17,6 +17,7 @@ from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
 from .node import AccumulateGrad, Edge, Node, Packed, edge_of, set_history
+from .tangents import set_tangents, tangents_of
 
 if TYPE_CHECKING:
     from ...runtime.device import device as Device
@@ -32,6 +33,8 @@ IDLE_STORES = 4096
 class _Hooks(threading.local):
     pairs: tuple[tuple[PackHook, UnpackHook], ...] = ()
     refusal: str | None = None
+    waiting: list[tuple[Any, Node, Any]] | None = None
+    """The stores that `packing_later` collects: the slot's setter, the node and the tensor. None outside of it."""
 
 
 _own = inherited(_Hooks())
@@ -57,7 +60,10 @@ class _WatchedSlot:
     def __set__(self, node: Node, value: Any) -> None:
         pairs = _own.pairs
         if pairs:
-            value = pack(value, *pairs[-1])
+            if _own.waiting is None:
+                value = pack(value, *pairs[-1])
+            else:
+                _own.waiting.append((self._store, node, value))
         elif not _active:
             _store_idly()
         self._store(node, value)
@@ -136,6 +142,34 @@ def pack(value: Any, pack_hook: PackHook, unpack_hook: UnpackHook) -> Any:
     return PackedTensor(packed, unpack_hook, edge)
 
 
+@contextmanager
+def packing_later() -> Iterator[None]:
+    """Pack the tensors that nodes save in a block at its end, when results have their tangents."""
+    before = _own.waiting
+    if not _own.pairs or before is not None:
+        yield
+        return
+    waiting: list[tuple[Any, Node, Any]] = []
+    _own.waiting = waiting
+    try:
+        yield
+    finally:
+        _own.waiting = None
+    for store, node, value in waiting:
+        store(node, pack_as_hooked(value))
+
+
+@contextmanager
+def without_hooks() -> Iterator[None]:
+    """Leave saved tensors as they are in a block; `pack_as_hooked` after it packs them with their tangents."""
+    before = _own.pairs
+    _own.pairs = ()
+    try:
+        yield
+    finally:
+        _own.pairs = before
+
+
 def pack_as_hooked(value: Any) -> Any:
     """Pack with this thread's innermost hooks, if any, for values that are not stored in a slot."""
     pairs = _own.pairs
@@ -143,14 +177,17 @@ def pack_as_hooked(value: Any) -> Any:
 
 
 def _tied(tensor: Any, edge: Edge | None) -> Tensor:
-    """Return a tensor with the same memory and version, attached to this edge."""
+    """Return a tensor with the same memory, version and tangents, attached to this edge."""
     plain: Tensor = tensor.detach()
-    if edge is None:
-        return plain
-    tied = type(plain).from_data(plain._data, plain._spec)
-    tied._version_cell = plain._version_cell
-    set_history(tied, *edge)
-    return tied
+    tangents = tangents_of(tensor)
+    if edge is not None:
+        tied = type(plain).from_data(plain._data, plain._spec)
+        tied._version_cell = plain._version_cell
+        set_history(tied, *edge)
+        plain = tied
+    if tangents:
+        set_tangents(plain, tangents)
+    return plain
 
 
 class PackedTensor(Packed):

@@ -57,6 +57,7 @@ def jacrev(
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
 ) -> Function:
     """Return a function that computes the Jacobian of `func` by reverse mode (`torch.func.jacrev`).
 
@@ -70,6 +71,8 @@ def jacrev(
         has_aux: If True, `func` also returns auxiliary data.
         chunk_size: Number of rows to compute at a time; with 1, the pull-back runs without `vmap` and its limits.
             Default: None, all of them.
+        _preallocate_and_copy: If True, allocate the rows first and copy each chunk into them, which needs less memory
+            than joining the chunks. Default: False.
 
     Raises:
         RuntimeError: for outputs or inputs that are not tensors.
@@ -104,8 +107,15 @@ def jacrev(
         def row(*cotangents: Tensor) -> Any:
             return pull_back(tree_unflatten(list(cotangents), spec))
 
-        one_at_a_time = chunk_size == 1 and basis[0].shape[0] > 0
-        rows = _looped(row, basis) if one_at_a_time else vmap(row, chunk_size=chunk_size)(*basis)
+        def computed(parts: Sequence[Any]) -> Any:
+            is_single = chunk_size == 1 and parts[0].shape[0] > 0
+            return _looped(row, parts) if is_single else vmap(row, chunk_size=chunk_size)(*parts)
+
+        rows = (
+            _copied(computed, basis, chunk_size)
+            if _preallocate_and_copy and chunk_size is not None
+            else computed(basis)
+        )
         jacobians = []
         start = 0
         for out in outputs:
@@ -124,6 +134,20 @@ def _looped(row: Function, basis: Sequence[Any]) -> Any:
     made = [row(*parts) for parts in zip(*[each.unbind(0) for each in basis], strict=True)]
     leaves, spec = zip(*[tree_flatten(each) for each in made], strict=True)
     return tree_unflatten([ops.stack(column) for column in zip(*leaves, strict=True)], spec[0])
+
+
+def _copied(computed: Function, basis: Sequence[Any], chunk_size: int) -> Any:
+    """Return the results of a function of a basis, whose chunks are copied into memory that is allocated once."""
+    total = basis[0].shape[0]
+    first = computed([each[:chunk_size] for each in basis])
+    leaves, spec = tree_flatten(first)
+    made = [each.new_empty((total, *each.shape[1:])) for each in leaves]
+    for start in range(0, total, chunk_size):
+        end = min(start + chunk_size, total)
+        chunk = leaves if start == 0 else tree_flatten(computed([each[start:end] for each in basis]))[0]
+        for whole, part in zip(made, chunk, strict=True):
+            whole[start:end] = part
+    return tree_unflatten(made, spec)
 
 
 def _rows(block: Tensor, start: int, count: int, sizes: tuple[int, ...]) -> Tensor:

@@ -18,6 +18,7 @@ from ..autograd.creation import unmark
 from ..autograd.forward_ad import _set_fwd_grad_enabled, dual_level, make_dual, unpack_dual
 from ..autograd.gradients import grad as gradients
 from ..autograd.node import AccumulateGrad, Node, root_edge
+from ..autograd.saved_tensors import disable_saved_tensors_hooks
 from ..generated import functions as ops
 from .batched_tensor import BatchedTensor, batched, level_of
 from .levels import entered_grad, innermost_vmap, run_below
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 Function = Callable[..., Any]
 ArgNums = int | tuple[int, ...]
+
+_NO_HOOKS = (
+    "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use "
+    "case."
+)
 
 
 class _Sources:
@@ -154,6 +160,17 @@ def chosen_arguments(args: tuple[Any, ...], argnums: ArgNums, name: str) -> tupl
     return tuple(positions)
 
 
+def slice_argnums(args: tuple[Any, ...], argnums: ArgNums, as_tuple: bool = True) -> Any:
+    """Return the arguments at these positions, for an int one argument or, with `as_tuple`, a tuple of it."""
+    chosen = tuple([args[position] for position in chosen_arguments(args, argnums, "grad")])
+    return chosen[0] if isinstance(argnums, int) and not as_tuple else chosen
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Return a tuple as it is, and another value as a tuple of one element."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 def with_chosen(args: tuple[Any, ...], positions: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
     """Return the arguments with others at some positions."""
     replaced = list(args)
@@ -179,7 +196,7 @@ def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "grad")
         outer = is_grad_enabled()
-        with entered_grad():
+        with disable_saved_tensors_hooks(_NO_HOOKS), entered_grad():
             sources = _Sources(tuple(args[p] for p in positions), "grad")
             set_grad_enabled(True)
             try:
@@ -249,7 +266,8 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
         has_aux: If True, `func` also returns auxiliary data.
 
     Raises:
-        RuntimeError: for a result of another form, and for positions that do not exist.
+        RuntimeError: for a result of another form, for positions that do not exist, and for hooks on saved tensors
+            (`tt.autograd.graph.saved_tensors_hooks`) around the call or in `func`.
 
     Example:
         >>> import triten as tt
@@ -277,7 +295,8 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
     or one tree where there is one primal. With `has_aux` the result has the auxiliary tree as its third part.
 
     Raises:
-        RuntimeError: for a value that is not made of tensors, and for cotangents of another structure.
+        RuntimeError: for a value that is not made of tensors, for cotangents of another structure, and for hooks on
+            saved tensors (`tt.autograd.graph.saved_tensors_hooks`) around the call or in `func`.
 
     Example:
         >>> import triten as tt
@@ -286,7 +305,7 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
         (tensor([ 2., 40.]),)
     """
     outer = is_grad_enabled()
-    with entered_grad() as level:
+    with disable_saved_tensors_hooks(_NO_HOOKS), entered_grad() as level:
         sources = _Sources(primals, "vjp(f, *primals)")
         set_grad_enabled(True)
         try:

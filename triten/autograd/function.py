@@ -29,8 +29,12 @@ class _NotTwice(Function):
     """Passes tensors on, and refuses to differentiate them."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: Tensor) -> Any:
+    def forward(*tensors: Tensor) -> Any:
         return tensors
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Save nothing; with this method, `apply` also works inside transforms."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -69,7 +73,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         if not is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return results
         outputs = results if isinstance(results, tuple) else (results,)
-        tensors = [each.detach().requires_grad_() for each in outputs if isinstance(each, Tensor)]
+        tensors = [each.detach()._set_requires_grad() for each in outputs if isinstance(each, Tensor)]
         marked = iter(_NotTwice.apply(*tensors) if tensors else ())
         passed = tuple(next(marked) if isinstance(each, Tensor) else each for each in outputs)
         return passed if isinstance(results, tuple) else passed[0]

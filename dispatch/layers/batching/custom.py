@@ -65,7 +65,10 @@ def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
         return
     if isinstance(dim, list | tuple):
         if not isinstance(output, list | tuple) or len(output) != len(dim):
-            raise RuntimeError(f"vmap rule of {name}: out_dims {dim!r} are not one for each of the outputs")
+            raise RuntimeError(
+                f"vmap rule of {name} returned an incompatible (output, out_dims) tuple. Expected out_dims={dim!r} to "
+                "be compatible with the structure of `output`: they are not one for each of the outputs"
+            )
         for each, own in zip(output, dim, strict=True):
             check_out_dims(name, each, own)
         return

@@ -8,13 +8,18 @@ functional form's result; an ``out=`` form writes it to ``out``.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from ....runtime.dispatch_key import DispatchKey, Functionality
+from ....runtime.layout import sparse_coo, strided
+from ....runtime.storage import root_of
 from ....runtime.version_cell import share_version
 from ...composite.forms import owned
+from ...composite.sparse_compressed import compressed_tensor
+from ...composite.sparse_coo import coo_tensor
+from ...core.bound_arguments import tensors_in
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction
 from ...core.operator_entry import OperatorEntry
@@ -62,14 +67,53 @@ def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
 
 
 def with_owned_results(function: Function) -> Function:
-    """Wrap the function so that its strided results own their data, if its last step was a view."""
+    """Wrap the function so that its results own their data.
+
+    A strided result is copied if the last step was a view. The indices of a sparse result with new values are copied
+    if they are an argument's, so that a write to either reaches one tensor only.
+    """
 
     def kernel(*args: Any) -> Any:
         out = function(*args)
-        return owned(out) if isinstance(out, Tensor) and out._view_base is not None else out
+        if not isinstance(out, Tensor):
+            return out
+        if out._view_base is not None:
+            return owned(out)
+        return out if out._spec.layout is strided else _with_own_indices(out, args)
 
     kernel.__module__ = function.__module__
     return kernel
+
+
+def _with_own_indices(out: Any, args: Sequence[Any]) -> Any:
+    """Return a sparse result with a copy of the indices that it shares with an argument.
+
+    A result with an argument's values too is another object for that argument.
+    """
+    held: set[int] = set()
+    for each in tensors_in(args):
+        if each._spec.layout is not strided:
+            data: Any = each._data
+            if data.values is out._data.values or _memory(data.values) == _memory(out._data.values):
+                return out
+            held.update(map(_memory, _indices_of(each)))
+    indices = _indices_of(out)
+    if not any(_memory(each) in held for each in indices):
+        return out
+    own = [each.clone() if _memory(each) in held else each for each in indices]
+    values, spec = out._data.values, out._spec
+    if spec.layout is sparse_coo:
+        return coo_tensor(own[0], values, spec.sizes, out._data.is_coalesced)
+    return compressed_tensor(own[0], own[1], values, spec.sizes, spec.layout)
+
+
+def _indices_of(tensor: Any) -> tuple[Any, ...]:
+    data = tensor._data
+    return (data.indices,) if tensor._spec.layout is sparse_coo else (data.compressed, data.plain)
+
+
+def _memory(tensor: Any) -> int:
+    return id(root_of(tensor._data))
 
 
 def with_shared_version(function: Function) -> Function:

@@ -45,3 +45,27 @@ def test_a_gradient_that_needs_none_may_have_a_graph_asked_for() -> None:
 
 def test_whether_a_function_writes_in_place_is_kept() -> None:
     assert InplaceFunction(True).inplace and not InplaceFunction().inplace
+
+
+def test_the_derivative_of_a_pull_back_is_refused() -> None:
+    class Cube(Function):
+        @staticmethod
+        def forward(x):
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * grad
+
+    x = tt.tensor(2.0, requires_grad=True)
+    _, pull_back = tt.func.vjp(Cube.apply, x)
+    (grad,) = pull_back(tt.tensor(1.0, requires_grad=True))
+    assert grad.item() == 12.0
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        grad.backward()

@@ -166,3 +166,32 @@ def test_tensors_wait_on_the_host(pin_memory):
     assert kept[1].device.type == "cpu" and kept[0].type == "cuda"
     y.sum().backward()
     assert tt.allclose(x.grad.cpu(), 2 * tt.ones(3).mul(2).exp())
+
+
+HOOKS = [
+    lambda: graph.saved_tensors_hooks(lambda x: x, lambda x: x),
+    lambda: graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x),
+    lambda: graph.save_on_cpu(),
+]
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+@pytest.mark.parametrize(
+    ("program", "second"),
+    [(lambda x: x * x, lambda x: tt.full_like(x, 2)), (tt.exp, tt.exp), (Doubling.apply, tt.zeros_like)],
+    ids=["saved argument", "saved result", "function"],
+)
+def test_packed_tensors_keep_their_tangents(hooks, program, second):
+    class WithTangent(Doubling):
+        jvp = staticmethod(lambda ctx, tangent: 2 * tangent)
+
+    program = WithTangent.apply if program == Doubling.apply else program
+    x = leaf(0.5, 1.5, 2.5)
+    with tt.autograd.forward_ad.dual_level():
+        dual = tt.autograd.forward_ad.make_dual(x, tt.ones_like(x))
+        with hooks():
+            result = program(dual).sum()
+        (grad,) = tt.autograd.grad(result, dual, create_graph=True)
+        tangent = tt.autograd.forward_ad.unpack_dual(grad).tangent
+    expected = second(x.detach())
+    assert tt.allclose(tt.zeros_like(expected) if tangent is None else tangent, expected)

@@ -137,5 +137,5 @@ def test_a_vmap_rule_of_other_outputs_is_refused(out_dims):
         return x * 2
 
     doubled.register_vmap(lambda info, in_dims, x: (x * 2, out_dims))
-    with pytest.raises(RuntimeError, match="vmap rule of refused_rules::of_"):
+    with pytest.raises(RuntimeError, match=r"vmap rule of refused_rules::of_\d returned an incompatible"):
         tt.vmap(doubled)(tt.ones(3, 2))

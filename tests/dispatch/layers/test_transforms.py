@@ -7,6 +7,7 @@ import pytest
 
 import triten as tt
 from triten.dispatch.layers.levels import current_levels
+from triten.dispatch.layers.transforms import as_tuple, slice_argnums
 from triten.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from triten.runtime.local_dispatch_key_set import modes
 from triten.tests.shared import comparison
@@ -482,3 +483,56 @@ def test_detach_in_place_inside_vmap_cuts_what_is_outside_of_it():
     x = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert tt.func.grad(function)(x).tolist() == [[1.0, 1.0]] * 2
     assert tt.func.jvp(function, (x,), (x,))[1].item() == 10.0
+
+
+# --- hooks on saved tensors, which these transforms do not see
+
+
+def hooks() -> Any:
+    return tt.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)
+
+
+def square(x: tt.Tensor) -> tt.Tensor:
+    return (x * x).sum()
+
+
+def hooked_square(x: tt.Tensor) -> tt.Tensor:
+    with hooks():
+        return square(x)
+
+
+@pytest.mark.parametrize("transform", [grad, grad_and_value, jacrev, hessian, lambda f: lambda x: vjp(f, x)])
+def test_hooks_on_saved_tensors_are_refused(transform: Any) -> None:
+    with pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
+        transform(hooked_square)(tensor(X))
+    with hooks(), pytest.raises(RuntimeError, match="don't yet support saved tensor hooks"):
+        transform(square)(tensor(X))
+    transform(square)(tensor(X))
+
+
+def test_forward_mode_and_vmap_take_hooks_on_saved_tensors() -> None:
+    close(jacfwd(hooked_square)(tensor(X)), 2 * X)
+    close(vmap(hooked_square)(tensor(X)), X * X)
+
+
+# --- the rows of a Jacobian
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1, 2, 3, 7])
+def test_rows_are_copied_into_allocated_memory(chunk_size: int | None) -> None:
+    def f(x: tt.Tensor) -> Any:
+        return x.sin(), x[:2].prod()
+
+    found = jacrev(f, chunk_size=chunk_size, _preallocate_and_copy=True)(tensor(X))
+    close(found[0], np.diag(np.cos(X)))
+    close(found[1], [X[1], X[0], 0.0])
+
+
+def test_arguments_by_position() -> None:
+    assert slice_argnums(("a", "b"), -1) == ("b",)
+    assert slice_argnums(("a", "b"), 1, as_tuple=False) == "b"
+    assert slice_argnums(("a", "b", "c"), (2, 0)) == ("c", "a")
+    with pytest.raises(RuntimeError, match="must be unique"):
+        slice_argnums(("a", "b"), (0, -2))
+    assert as_tuple(1) == (1,)
+    assert as_tuple((1, 2)) == (1, 2)

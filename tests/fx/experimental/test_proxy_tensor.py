@@ -64,3 +64,18 @@ def test_gradients_are_operators() -> None:
 def test_a_decomposition_table_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="register a kernel at the dispatch key Tracer"):
         make_fx(lambda x: x, {tt.ops.aten.relu.default: tt.exp})
+
+
+def test_the_annotation_of_the_result_is_kept() -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        return x + 1
+
+    def of_several(*x: tt.Tensor) -> tt.Tensor:
+        return x[0] + 1
+
+    f.__annotations__["return"] = of_several.__annotations__["return"] = tt.Tensor
+    assert code(make_fx(f)(tt.ones(2)))[0] == "def forward(self, x_1) -> triten.Tensor:"
+    assert (
+        code(make_fx(tt.func.functionalize(f))(tt.ones(2)))[0] == "def forward(self, x_1) -> triten.Tensor:"
+    )
+    assert "->" not in make_fx(of_several)(tt.ones(2)).code

@@ -90,6 +90,8 @@ def _converted(traced: Traced, f: Callable[..., Any], args: tuple[Any, ...]) -> 
             made[source] = node
             _describe(node, source.val)
 
+    returned = None if is_nested else _return_annotation(f)
+
     def constant(name: str) -> Node:
         value = traced.graph.constants[name]
         if isinstance(value, Parameter):
@@ -113,7 +115,7 @@ def _converted(traced: Traced, f: Callable[..., Any], args: tuple[Any, ...]) -> 
             made[source] = graph.call_function(source.target, arguments, keywords, name=source.name)
         elif source.op == "output":
             results = argument(source.args[0])
-            graph.output(results if is_nested else tree_unflatten(results, traced.out_spec))
+            graph.output(results if is_nested else tree_unflatten(results, traced.out_spec), returned)
         if source in made:
             _describe(made[source], source.val)
     return GraphModule(root, graph, getattr(f, "__name__", type(f).__name__))
@@ -129,6 +131,15 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
         each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
     return [*named, *(f"arg{index}" for index in range(len(named), count))][:count]
+
+
+def _return_annotation(f: Callable[..., Any]) -> Any:
+    """Return the annotation of a function's result; None for other callables and for functions of ``*args``."""
+    function = inspect.unwrap(f)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARARGS:
+        return None
+    return function.__annotations__.get("return")
 
 
 def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
