@@ -23,6 +23,7 @@ from triten.runtime.cuda.occupancy import KNOWN
 from triten.runtime.cuda.recording_driver import NotedKernel, RecordingDriver
 from triten.runtime.device import device as Device
 from triten.triton_kernels.budget import name_of
+from triten.triton_kernels.launch import interpreted
 
 F = tt.nn.functional
 INT32_MAX = 2**31 - 1
@@ -413,6 +414,8 @@ def main() -> None:
     os.environ["TRITEN_TUNING_STORE"] = "0"  # what was measured on some machine is nothing that ships
     warnings.simplefilter("ignore")
     note_sizes()
+    if interpreted():
+        raise SystemExit("TRITEN_CUDA=interpret plans other launches than a GPU gets")
     driver = cuda._driver = CheckingDriver(KNOWN[90])  # type: ignore[abstract] # its methods are set below the class
     print(json.dumps({name: faults_of(driver, case) for name, case in CASES.items()}))
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from triten.perf.ahead_of_time.compilation import compiling_environment
 from triten.tests.triton_kernels import large_launches
 from triten.tests.triton_kernels.large_launches import CASES, INT32_MAX, CheckedKernel
 from triten.triton_kernels.normalization.channel_norm_kernels import normalise_channels
@@ -17,7 +18,10 @@ PROGRAM = "triten.tests.triton_kernels.large_launches"
 @pytest.fixture(scope="module")
 def faults_by_case() -> dict[str, list[str]]:
     """Plan all cases in one process, since a process has one driver."""
-    done = subprocess.run([sys.executable, "-P", "-m", PROGRAM], capture_output=True, text=True)
+    # Not as in the interpreter, which plans other blocks.
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", PROGRAM], env=compiling_environment(), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout)
     assert list(found) == list(CASES)

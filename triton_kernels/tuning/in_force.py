@@ -14,8 +14,8 @@ from .table import read_table, table_path
 def tuning_in_force(index: int) -> dict[str, Any]:
     """Describe the shipped table of a device and the records of this machine.
 
-    An entry is valid if launches use it: its kernel has the code that was measured, and still declares the
-    configuration.
+    An entry is valid if launches use it: its kernel has the code that was measured, and the configuration is the
+    launcher's default or still declared.
 
     Args:
         index: A CUDA device.
@@ -34,8 +34,7 @@ def tuning_in_force(index: int) -> dict[str, Any]:
         else [each for kernel in list(DECLARATIONS) for each in store.read(device_name(properties), kernel)]
     )
     valid, others = (
-        sum(each.configuration(properties.capability) is not None for each in some)
-        for some in (entries, recorded)
+        sum(each.is_in_force(properties.capability) for each in some) for some in (entries, recorded)
     )
     return {
         "table": path.name,
