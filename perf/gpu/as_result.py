@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..suite import results
+from ..suite.results import Limits
 from .rows import CUDNN, EAGER, NOT_BUILT, PEER, Row
 from .targets import MICROSECONDS, SPEED, SPEED_OF_CUDNN, SPEED_OF_EAGER, Target
 from .workloads import ITEMSIZE
@@ -28,6 +29,28 @@ def as_result_rows(rows: Iterable[Row]) -> list[results.Row]:
         ('layer_norm', '16384x4096', 'float32', Bar(peer='torch', most=1.0), [3e-06])
     """
     return [_as_result_row(row) for row in rows]
+
+
+def limits_of(copy_bandwidth: float | None, rows: Iterable[Row]) -> Limits:
+    """Return the limits that a run measured: the copy, and by dtype the fastest matmul of any library.
+
+    Example:
+        >>> from triten.perf.gpu.as_result import limits_of
+        >>> from triten.perf.gpu.rows import Row
+        >>> rows = [Row("matmul, cubes", "mm 8x8x8 bfloat16", flops=1024, times={"triten": [2.0], "torch": [1.0]})]
+        >>> limits_of(2e12, rows).matrix_flops_per_second
+        {'bfloat16': 1024000000.0}
+    """
+    peaks: dict[str, float] = {}
+    for row in rows:
+        dtype = row.name.rpartition(" ")[2]
+        if not row.group.startswith("matmul") or dtype not in DTYPES or not row.flops:
+            continue
+        for library in row.times:
+            median = row.median(library)
+            if median:
+                peaks[dtype] = max(peaks.get(dtype, 0.0), row.flops / median * 1e6)
+    return Limits(copy_bandwidth, peaks)
 
 
 def _as_result_row(row: Row) -> results.Row:

@@ -1,7 +1,7 @@
 """GPU timings against PyTorch, interleaved in one process: host time, kernels, a training step.
 
-Device times are medians of CUDA events around single runs with the L2 flushed. Host times are medians of
-slices. Rows come in order of importance. Each row is written to the result file when it is ready, and no row
+Device times are medians of CUDA events around single runs with the L2 flushed (`--flush`). Host times are
+medians of slices. Rows come in order of importance. Each row is written to the result file when it is ready, and no row
 starts after `--seconds`. Each row also has the model's time for this device, if `expect` has stored a table
 of it.
 
@@ -23,6 +23,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from ...runtime.cuda.driver import is_simulated
+from ...triton_kernels.tuning.flush import FLUSHES
+from ...triton_kernels.tuning.in_force import tuning_in_force
 from ..machine import describe_machine
 from ..refusal import RefusalError, expression, require_positive, require_writable
 from ..result_file import (
@@ -35,14 +37,15 @@ from ..result_file import (
     utc_now,
     write_sections,
 )
-from ..suite.results import CONFIDENCE, Limits, Result
-from .as_result import as_result_rows
+from ..suite.results import CONFIDENCE, Result
+from .as_result import as_result_rows, limits_of
 from .expected import rows_for
 from .host_time import small_calls
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
 from .rows import NOT_BUILT, NOT_HERE, OURS, PEER, Row, counted, format_rows, group_means
 from .timing import DeviceClock, Work
 from .training_step import training_steps
+from .work import work_of
 from .workloads import Operand, Workload, all_workloads
 
 tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
@@ -66,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seconds", type=float, help="no row begins after so many; what is there is valid")
     parser.add_argument("--no-peer", action="store_true", help="without PyTorch")
+    parser.add_argument(
+        "--flush", choices=FLUSHES, default="read",
+        help="before each timed run: read a buffer larger than the L2 (default), set its bytes, which leaves dirty "
+        "lines for the run to write back, or leave the L2 as it is",
+    )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="default: perf/results/<device>-<date>.json"
     )
@@ -129,7 +137,8 @@ class Bench:
         self.found: list[Row] = []
         self.complete = False
         self.copy_bandwidth: float | None = None
-        self.clock = DeviceClock(arguments.rehearse)
+        self.copies: dict[int, float] = {}
+        self.clock = DeviceClock(arguments.rehearse, arguments.flush)
         properties = tt.cuda.get_device_properties()
         self.path: Path = arguments.output or result_path(properties.name)
         self.started = utc_now()
@@ -144,10 +153,19 @@ class Bench:
         self._saved = time.monotonic()
 
     def measure_copy(self) -> None:
-        """Measure the bandwidth of a copy, the reference for memory-bound kernels."""
+        """Measure the bandwidth of a large copy, the limit of the device."""
         nbytes = REHEARSED_COPY_BYTES if self.arguments.rehearse else COPY_BYTES
-        self.copy_bandwidth, times = self.clock.copy_bandwidth(nbytes, self.arguments.rounds)
-        self.note(Row("yardstick", "device-to-device copy of 1 GiB", 2 * nbytes, times={OURS: times}))
+        self.copy_bandwidth = self.copy_of(nbytes)
+
+    def copy_of(self, nbytes: int) -> float:
+        """Return the bandwidth of a copy of so many bytes, in bytes read and written; measure it at first use."""
+        known = self.copies.get(nbytes)
+        if known is None:
+            known, times = self.clock.copy_bandwidth(nbytes, self.arguments.rounds)
+            self.copies[nbytes] = known
+            name = f"device-to-device copy of {sized(nbytes)}"
+            self.note(Row("yardstick", name, 2 * nbytes, times={OURS: times}))
+        return known
 
     def matches(self, group: str, name: str = "") -> bool:
         """Return True if `--rows` selects a row."""
@@ -175,7 +193,7 @@ class Bench:
 
     def row_of(self, workload: Workload) -> Row:
         """Measure a workload: compare both libraries' results, then time them interleaved."""
-        row = Row(workload.group, workload.name, workload.nbytes, workload.flops)
+        row = Row(workload.group, workload.name, *work_of(workload))
         model = self.expected.get((workload.group, workload.name))
         row.expected = None if model is None else model.microseconds
         if workload.needs and not reaches(workload.needs):
@@ -220,7 +238,9 @@ class Bench:
             seconds=self.arguments.row_seconds,
             on_host=(PEER,) if self.simulated else (),
         )
-        row.copy_bandwidth = self.copy_bandwidth
+        if row.nbytes and self.copy_bandwidth is not None:
+            row.copy_bytes = copied_bytes(row.nbytes)
+            row.copy_bandwidth = self.copy_of(row.copy_bytes)
         return row
 
     def sets_of(self, workload: Workload) -> int:
@@ -272,7 +292,8 @@ class Bench:
             "complete": self.complete, "rehearsal": self.arguments.rehearse, "interpreted": self.simulated,
             "device": self.device, "peer": self.peer.note or PEER, "counts": dict(counted(self.found)),
             "rows": [{name: row[name] for name in row if name != "times"} for row in rows],
-            "groups": [mean._asdict() for mean in group_means(self.found)],
+            "groups": [mean._asdict() for mean in group_means(self.found)], "flush": self.arguments.flush,
+            "tuning": self.tuning(),
         }  # fmt: skip
         write_sections(self.path, self.result().as_json() | {SECTION: payload})
 
@@ -281,13 +302,19 @@ class Bench:
         settings = {
             "device": "cuda", "threads": 1, "confidence": CONFIDENCE, "rounds": self.arguments.rounds,
             "row_seconds": self.arguments.row_seconds, "quick": False, "collector": False, "graph": False,
+            "flush": self.arguments.flush, "tuning": self.tuning(),
         }  # fmt: skip
         machine = describe_machine() | {"gpu": self.device, "kernel_driver": self.kernel_driver or None}
         return Result(
             machine, self.versions, settings, self.commit, list(getattr(self.arguments, "command_line", [])),
-            Limits(self.copy_bandwidth), as_result_rows(self.found), self.complete, self.arguments.rehearse,
-            started=self.started, updated=utc_now(),
+            limits_of(self.copy_bandwidth, self.found), as_result_rows(self.found), self.complete,
+            self.arguments.rehearse, started=self.started, updated=utc_now(),
         )  # fmt: skip
+
+    @staticmethod
+    def tuning() -> dict[str, Any]:
+        """Describe the configurations in force."""
+        return tuning_in_force(tt.cuda.current_device())
 
     def table(self) -> str:
         """Format the rows with notes."""
@@ -296,6 +323,11 @@ class Bench:
             lines.append(
                 f"a device-to-device copy moved {self.copy_bandwidth / 1e12:.2f} TB/s, read and written"
             )
+        tuning = self.tuning()
+        lines.append(
+            f"L2 flush: {self.arguments.flush}; tuning: {tuning['valid']} of {tuning['entries']} entries of "
+            f"{tuning['table']} are valid, {tuning['recorded']} recorded"
+        )
         if self.peer.note:
             lines.append(f"no peer: {self.peer.note}")
         if self.arguments.rehearse:
@@ -321,6 +353,33 @@ def numbered(row: Row, earlier: Iterable[Row]) -> str:
         number += 1
         name = f"{row.name} ({number})"
     return name
+
+
+def copied_bytes(nbytes: int) -> int:
+    """Return the size of the copy that moves as many bytes as a row, to two or three digits.
+
+    Rows of nearly the same size share a copy.
+
+    Example:
+        >>> copied_bytes(2 * 128 * 2**20 + 32768) == 128 * 2**20
+        True
+    """
+    half = max(nbytes // 2, 1)
+    step = 1 << max(half.bit_length() - 7, 0)
+    return round(half / step) * step
+
+
+def sized(nbytes: int) -> str:
+    """Format a size, a power of 1024 if one divides it.
+
+    Example:
+        >>> sized(1 << 30), sized(3 << 19), sized(100)
+        ('1 GiB', '1536 KiB', '100 B')
+    """
+    for unit, name in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if nbytes and nbytes % (1 << unit) == 0:
+            return f"{nbytes >> unit} {name}"
+    return f"{nbytes} B"
 
 
 def reaches(path: str) -> bool:

@@ -26,6 +26,7 @@ from ..planning.launch_time import Estimate, launch
 from ..planning.multiprocessor import MULTIPROCESSORS, Multiprocessor
 from ..refusal import RefusalError, expression, require_positive, require_writable_folder
 from .published import PUBLISHED, best_of
+from .work import work_of
 from .workloads import Workload, all_workloads
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -93,10 +94,9 @@ def expected_row(
 ) -> ExpectedRow:
     """Predict a row's time: the time of its main launch, plus one pass of each other launch.
 
-    The bytes and operations are those of the row, as `Workload` counts them.
+    The bytes are those of `work_of`; the operations are those of the row's matmuls.
     """
-    read = sum(operand.nbytes for operand in workload.operands.values())
-    nbytes = float(workload.nbytes or read)
+    nbytes = float(work_of(workload)[0])
     main = max(
         launches, key=lambda one: (bool(workload.flops) and one["reuses"], one["programs"] * one["warps"])
     )

@@ -29,7 +29,8 @@ class Row:
     """Measurement of one workload. Times are in microseconds, one per round, by implementation.
 
     `nbytes` and `flops` are the work that the workload requires; 0 if that is not meaningful.
-    `copy_bandwidth` is that of a device-to-device copy in the same run, in bytes read and written per second.
+    `copy_bandwidth` is that of a device-to-device copy of `copy_bytes` bytes in the same run, in bytes read and
+    written per second. The copy moves about as many bytes as the workload.
     `expected` is the model's time in microseconds (`expected.py`), which is not a measurement.
     """
 
@@ -41,6 +42,7 @@ class Row:
     breakdown: dict[str, float] = field(default_factory=dict)
     note: str = ""
     copy_bandwidth: float | None = None
+    copy_bytes: int | None = None
     expected: float | None = None
 
     def median(self, who: str) -> float | None:
@@ -63,7 +65,7 @@ class Row:
 
     @property
     def of_copy(self) -> float | None:
-        """The share of the copy's bandwidth at which the workload's bytes moved."""
+        """The share of the bandwidth of a copy of as many bytes at which the workload's bytes moved."""
         ours = self.median(OURS)
         if not (ours and self.nbytes and self.copy_bandwidth):
             return None

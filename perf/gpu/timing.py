@@ -1,7 +1,7 @@
 """Device time by events: interleaved implementations, flushed L2, rotated inputs.
 
 The work is enqueued while the flush runs. The host is therefore well ahead, and the time between the events
-contains no enqueue time.
+contains no enqueue time. Without a flush, the time of a short run contains the time of its enqueuing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
+from ...triton_kernels.tuning.flush import Flush
 from ..interleaved import rotated
 
 tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
 
 # Takes a fifth of a millisecond on the fastest card: longer than any call takes to be enqueued.
-FLUSH_BYTES = 1 << 30
+FLUSH_BYTES, REHEARSED_FLUSH_BYTES = 1 << 30, 1 << 12
 WARM_UP = 3
 MIN_ROUNDS = 5
 
@@ -25,14 +26,20 @@ Work = Callable[[int], object]
 
 
 class DeviceClock:
-    """Two events on the default stream and the buffer that flushes the L2."""
+    """Two events on the default stream and the flush of the L2.
 
-    def __init__(self, rehearsal: bool) -> None:
+    Args:
+        rehearsal: If True, flush by a buffer smaller than the L2.
+        flush: One of `FLUSHES` (`triton_kernels/tuning/flush.py`). Default: "read".
+    """
+
+    def __init__(self, rehearsal: bool, flush: str = "read") -> None:
         self._cuda = tt.library.driver()
         self._index = self._cuda.current_device()
         self._start = self._cuda.create_event(timing=True)
         self._end = self._cuda.create_event(timing=True)
-        self._flush = tt.empty(1 << 12 if rehearsal else FLUSH_BYTES, dtype=tt.uint8, device="cuda")
+        nbytes = REHEARSED_FLUSH_BYTES if rehearsal else FLUSH_BYTES
+        self._flush = Flush(tt.device("cuda", self._index), flush, nbytes, whole=not rehearsal)
 
     def microseconds(self, work: Work, number: int, *, on_host: bool = False) -> float:
         """Return the device time of one run, or the host time for work on the host."""
@@ -41,7 +48,7 @@ class DeviceClock:
             started = time.perf_counter()
             work(number)
             return (time.perf_counter() - started) * 1e6
-        cuda.memset(self._flush.data_ptr(), number & 0xFF, self._flush.nbytes, 0)
+        self._flush()
         cuda.record_event(self._start, 0)
         work(number)
         cuda.record_event(self._end, 0)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from ..costs import cost
 from ..interleaved import rotated
 from .host_time import wall_clock
-from .peer import Peer
+from .peer import Pair, Peer
 from .rows import EAGER, NOT_BUILT, OURS, PEER, Row
 
 tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
@@ -28,7 +29,7 @@ LR, MOMENTUM = 0.01, 0.9
 class Step:
     """One library's network with its parameters, momenta and batch; calling it trains once."""
 
-    def __init__(self, library: ModuleType, device: str, peer: Peer) -> None:
+    def __init__(self, library: ModuleType, device: str, peer: Peer | MetaPeer) -> None:
         self.library = library
         self.functional = importlib.import_module(f"{library.__name__}.nn.functional")
         which = 0 if library is tt else 1
@@ -65,6 +66,20 @@ class Step:
         return loss
 
 
+class MetaPeer:
+    """Source of parameters without memory."""
+
+    def randn(self, shape: tuple[int, ...], dtype: str) -> Pair:
+        """Return a Meta tensor."""
+        return Pair(tt.empty(shape, dtype=getattr(tt, dtype), device="meta"), None)
+
+
+def work_of_step() -> tuple[int, int]:
+    """Return the bytes and the operations of a step, counted on Meta tensors operator by operator."""
+    counted = cost(Step(tt, "meta", MetaPeer()))
+    return counted.bytes, counted.flops
+
+
 def capture(step: Step) -> Callable[[], object] | str:
     """Return a function that replays the captured step, or the reason why there is none."""
     missing = [name for name in ("CUDAGraph", "graph", "Stream") if not hasattr(tt.cuda, name)]
@@ -96,11 +111,12 @@ def training_steps(peer: Peer, rounds: int, count: int) -> Iterator[Row]:
     for turn in range(rounds):
         for name in rotated(list(rivals), turn):
             times[name].append(wall_clock(rivals[name], peer.synchronize, count))
-    row = Row(GROUP, "digits step, eager", times={OURS: times[EAGER]})
+    work = work_of_step()
+    row = Row(GROUP, "digits step, eager", *work, times={OURS: times[EAGER]})
     if PEER in times:
         row.times[PEER] = times[PEER]
     yield row
-    row = Row(GROUP, "digits step, captured", times={EAGER: times[EAGER]})
+    row = Row(GROUP, "digits step, captured", *work, times={EAGER: times[EAGER]})
     if OURS in times:
         row.times[OURS] = times[OURS]
     else:

@@ -33,8 +33,9 @@ class Operand:
 class Workload:
     """Workload of one row.
 
-    `written` are the bytes of the result; `tf32` allows TF32 in both libraries. `needs` is a public name
-    without which the row is not built. `backends` maps each PyTorch variant to its attention backend.
+    `written` are the bytes of the result, 0 if `work_of` (`work.py`) counts the row's bytes. `tf32` allows TF32 in
+    both libraries. `needs` is a public name without which the row is not built. `backends` maps each PyTorch variant
+    to its attention backend.
     """
 
     group: str
@@ -152,19 +153,21 @@ def memory_bound(scale: int) -> Iterator[Workload]:
         yield Workload(group, f"transpose {dtype}", "a.t().contiguous()", {"a": x}, result)
         yield Workload(group, f"every second column {dtype}", "a[:, ::2].contiguous()", {"a": x}, result // 2)
         group = "reductions"
+        item = ITEMSIZE[dtype]
         for name, statement, written in (
-            ("sum of all", "a.sum()", 4), ("sum of rows", "a.sum(1)", 4 * rows),
-            ("sum of columns", "a.sum(0)", 4 * columns),
-            ("amax of rows", "a.amax(1)", 4 * rows),
+            ("sum of all", "a.sum()", item), ("sum of rows", "a.sum(1)", item * rows),
+            ("sum of columns", "a.sum(0)", item * columns),
+            ("amax of rows", "a.amax(1)", item * rows),
             ("argmax of rows", "a.argmax(1)", 8 * rows),
-            ("mean of columns", "a.mean(0)", 4 * columns), ("var of rows", "a.var(1)", 4 * rows),
+            ("mean of columns", "a.mean(0)", item * columns), ("var of rows", "a.var(1)", item * rows),
         ):  # fmt: skip
             yield Workload(group, f"{name} {dtype}", statement, {"a": x}, written)
         yield Workload(group, f"cumsum of rows {dtype}", "a.cumsum(1)", {"a": x}, result)
     x = Operand((rows, columns), "float32")
     group = "elementwise and copies"
     yield Workload(group, "float32 to bfloat16", "a.to(lib.bfloat16)", {"a": x}, x.nbytes // 2)
-    yield Workload(group, "where", "lib.where(a > 0, a, b)", {"a": x, "b": x}, x.nbytes)
+    # Two operators: `work_of` counts the condition's bytes too, which one writes and the other reads.
+    yield Workload(group, "where", "lib.where(a > 0, a, b)", {"a": x, "b": x})
 
 
 def rows_of_networks(scale: int) -> Iterator[Workload]:

@@ -17,7 +17,7 @@ from ..suite.results import OURS, Bar, Result, ResultFileError, Row, RowKey, rea
 
 FAILURES = ("WRONG", "FAILED")
 ENVIRONMENT = ("processor", "cores", "gpu")
-SETTINGS = ("device", "threads", "quick", "collector", "graph")
+SETTINGS = ("device", "threads", "quick", "collector", "graph", "flush")
 
 
 @dataclass(frozen=True)

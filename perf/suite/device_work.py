@@ -19,13 +19,15 @@ from .workload import Workload
 ROTATED_BYTES = 1 << 28
 MAX_SETS = 4
 WARM_UP = 3
+FLUSH = "read"
+"""How the L2 is flushed before each run (`triton_kernels/tuning/flush.py`)."""
 
 
 class DeviceWork:
     """Slices of work on the device. In a rehearsal the baselines run and are timed on the host."""
 
     def __init__(self, rehearsal: bool, graph: bool) -> None:
-        self._clock = DeviceClock(rehearsal)
+        self._clock = DeviceClock(rehearsal, FLUSH)
         self._rehearsal = rehearsal
         self._graph = graph
 

@@ -13,7 +13,9 @@ applicable.
     versions    object: version by library, including "triten" and the measured baselines
     commit      object: hash, time (of the commit), dirty (whether files differ from it); null outside a checkout
     settings    object: device, threads, confidence, precision, rounds, slice_seconds, row_seconds, quick,
-                collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs), cores
+                collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs), flush
+                (of the L2 before each run on CUDA: "read", "memset", "none"), tuning (object: the measured
+                configurations in force: table, sha256, entries, valid, recorded), cores
                 (list of the cores that threads were pinned to, the caller's first; null where the system cannot),
                 blas_held (whether NumPy's BLAS was limited to the number of threads: OpenBLAS can be), processes
                 (number whose medians are a row's samples; 1: samples are rounds. Unsure rows may have more)

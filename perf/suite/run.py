@@ -25,7 +25,7 @@ from ..result_file import installed_versions, kernel_driver_version, source_comm
 from ..user_benchmarks.loading import FunctionWorkload, load_benchmarks
 from ..user_benchmarks.measurement import FunctionMeasurement
 from .cores import Cores, available_cores
-from .device_work import DeviceWork
+from .device_work import FLUSH, DeviceWork
 from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
 from .limits import measure_limits
@@ -289,6 +289,7 @@ def _begun(
         "device": arguments.device, "threads": threads, "confidence": effort.confidence, "precision": effort.precision,
         "rounds": effort.rounds, "slice_seconds": effort.slice_seconds, "row_seconds": effort.row_seconds,
         "quick": arguments.quick, "collector": arguments.gc, "graph": arguments.graph, "processes": 1,
+        "flush": FLUSH if on_gpu else None,
     }  # fmt: skip
     return Result(
         machine, versions, settings, source_commit(), list(getattr(arguments, "command_line", [])),

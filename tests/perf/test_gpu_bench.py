@@ -5,23 +5,28 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
-from triten.perf.gpu.as_result import as_result_rows
-from triten.perf.gpu.command import REHEARSAL_SCALE, numbered
+from triten.perf.gpu.as_result import as_result_rows, limits_of
+from triten.perf.gpu.command import REHEARSAL_SCALE, Bench, copied_bytes, numbered
 from triten.perf.gpu.host_time import Intercepted
 from triten.perf.gpu.peer import Peer
 from triten.perf.gpu.rows import CUDNN, EAGER, OURS, PEER, Row, counted, format_rows, group_means
 from triten.perf.gpu.targets import MEANS
 from triten.perf.gpu.timing import DeviceClock
+from triten.perf.gpu.training_step import work_of_step
+from triten.perf.gpu.work import work_of
 from triten.perf.gpu.workloads import FEW_ROWS, LANGUAGE_MODEL, RESNET50, Operand, Workload, all_workloads
 from triten.perf.report.data import report_data
 from triten.perf.suite.compare import compare_results
 from triten.perf.suite.results import Bar, Limits, Result, read_results
+from triten.runtime.cuda.driver import driver
+from triten.triton_kernels.tuning.flush import FLUSHES
 
 GROUPS = {
     "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies",
@@ -138,6 +143,82 @@ def test_bytes_are_each_operand_read_once_and_the_result_written() -> None:
     assert row.nbytes == 128 + 128 + 16
 
 
+MOVES_ONLY = {"clone", "transpose", "every second column", "float32 to bfloat16"}
+"""Rows without floating-point operations."""
+
+
+def test_every_row_has_its_bytes_and_operations() -> None:
+    for workload in all_workloads():
+        nbytes, flops = work_of(workload)
+        moves = any(workload.name.startswith(name) for name in MOVES_ONLY)
+        read = sum(operand.nbytes for operand in workload.operands.values())
+        assert nbytes > read * 0.99 and (flops == 0) == moves, workload.name
+    assert all(work_of_step())
+
+
+def test_where_moves_its_condition_and_both_operands_too() -> None:
+    (where,) = (workload for workload in all_workloads() if workload.name == "where")
+    elements = 8192 * 4096
+    # a > 0 reads 4 bytes and writes 1; where reads 1 + 4 + 4 and writes 4.
+    assert work_of(where)[0] == 18 * elements == 603979776
+
+
+def test_work_that_cannot_be_counted_is_what_the_table_says() -> None:
+    operands = {"a": Operand((4,), "float32")}
+    assert work_of(Workload("g", "n", "lib.no_such_function(a)", operands, written=16)) == (32, 0)
+    assert work_of(Workload("g", "n", "a.nonzero()", operands, flops=8)) == (0, 8)
+
+
+def test_rows_with_bytes_and_operations_are_in_the_roofline(tmp_path: Path) -> None:
+    rows = [Row(w.group, w.name, *work_of(w), times={OURS: [100.0, 110.0]}) for w in all_workloads()]
+    path = tmp_path / "nvidia.json"
+    limits = limits_of(4e12, rows)
+    assert set(limits.matrix_flops_per_second) == {"bfloat16", "float16", "tf32"}
+    Result({}, {}, {"device": "cuda"}, limits=limits, rows=as_result_rows(rows), complete=True).write(path)
+    data = report_data([path])
+    shown = [row for row in data["rows"] if row["current"] and row["intensity"] and row["flops_per_second"]]
+    assert len(shown) == len(rows) - sum(row.flops == 0 for row in rows) > 100
+    assert all(row["limit"] and row["of_limit"] for row in data["rows"])
+    assert data["files"][0]["limits"]["copy_bytes_per_second"] == 4e12
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
+def test_each_flush_is_what_it_says(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = DeviceClock(True, flush)
+    cuda, set_bytes = driver(), []
+    memset = cuda.memset
+    monkeypatch.setattr(cuda, "memset", lambda *a: (set_bytes.append(a[2]), memset(*a))[1])
+    clock.microseconds(lambda number: None, 0)  # compiles
+    before = cuda.launches
+    set_bytes.clear()
+    assert clock.microseconds(lambda number: None, 0) > 0
+    assert set_bytes == ([1 << 12] if flush == "memset" else [])
+    assert (cuda.launches > before) == (flush == "read")
+
+
+def test_another_flush_is_refused() -> None:
+    with pytest.raises(ValueError, match="flush: expected one of read, memset, none, got 'write'"):
+        DeviceClock(True, "write")
+
+
+def test_a_row_is_held_to_a_copy_of_as_many_bytes() -> None:
+    assert copied_bytes(268435456) == copied_bytes(268435456 + 65536) == 1 << 27
+    assert all(abs(2 * copied_bytes(n) - n) <= n / 64 + 1 for n in (2, 1000, 12345678, 603979776, 3 << 30))
+    measured: list[int] = []
+    bench = Bench.__new__(Bench)
+    bench.copies, bench.found, bench._saved = {}, [], float("inf")
+    bench.arguments = SimpleNamespace(rounds=3, rehearse=False)
+    bench.clock = SimpleNamespace(
+        copy_bandwidth=lambda nbytes, rounds: (measured.append(nbytes), (2e12, [7.0]))[1]
+    )
+    assert bench.copy_of(1 << 27) == bench.copy_of(1 << 27) == 2e12
+    assert bench.copy_of(1 << 30) == 2e12
+    assert measured == [1 << 27, 1 << 30]
+    assert [(row.name, row.nbytes) for row in bench.found] == [
+        ("device-to-device copy of 128 MiB", 1 << 28), ("device-to-device copy of 1 GiB", 1 << 31)
+    ]  # fmt: skip
+
+
 def test_rows_become_rows_of_the_suites_result_file(tmp_path: Path) -> None:
     rows = [
         Row("host time", "a + b, 16 elements", times={OURS: [5.0, 6.0], PEER: [4.0, 8.0]}),
@@ -250,6 +331,10 @@ def test_a_rehearsal_runs_rows_and_says_that_its_times_say_nothing(tmp_path: Pat
     assert len(data["rows"]) == len(section["rows"]) and "a rehearsal" in data["doubts"][0]
     assert len(compare_results(result, result)) == len(section["rows"])
     assert (section["complete"], section["rehearsal"], section["interpreted"]) == (True, True, True)
+    assert section["flush"] == result.settings["flush"] == "read"
+    tuning = result.settings["tuning"]
+    assert section["tuning"] == tuning
+    assert tuning.keys() == {"table", "sha256", "entries", "valid", "recorded"}
     found = {row["name"]: row for row in section["rows"]}
     assert found["a + b, 16 elements"]["breakdown"].keys() == {"plan", "allocation", "launch"}
     assert {row["verdict"] for row in found.values()} == {"rehearsed"}

@@ -1,8 +1,14 @@
 """The command that makes a shipped table: refused without a GPU, and over every workload with a made-up clock."""
 
 import argparse
+import json
+import subprocess
+import sys
+
+import pytest
 
 import triten as tt
+from triten.perf.ahead_of_time.compilation import compiling_environment
 from triten.perf.gpu import tune, workloads
 from triten.triton_kernels.tuning import choice
 from triten.triton_kernels.tuning.entry import Entry, source_of
@@ -18,8 +24,12 @@ def entry(shape, warps=4, source=None):
     )
 
 
-def arguments(path, rows=""):
-    return argparse.Namespace(output=path, rows=rows)
+def arguments(path, rows="", seconds=None):
+    return argparse.Namespace(output=path, rows=rows, seconds=seconds)
+
+
+def refused():
+    raise NotImplementedError("not on this device")
 
 
 def test_without_a_gpu_nothing_is_written(tmp_path, capsys, monkeypatch):
@@ -45,10 +55,15 @@ def test_a_table_is_renewed(tmp_path):
 def test_every_workload_becomes_a_call_that_runs(tmp_path, monkeypatch, capsys):
     """At the sizes of a rehearsal; what is measured is made up, what runs is not."""
     monkeypatch.setattr(tune, "what_is_missing", lambda: "")
-    for family in ("products", "convolutions", "rows_of_networks", "attention"):
+    for family in ("products", "convolutions", "rows_of_networks", "attention", "memory_bound"):
         real = getattr(workloads, family)
         monkeypatch.setattr(tune, family, lambda scale, real=real: list(real(64))[:3])
     monkeypatch.setattr(tune, "OPTIMIZER_SIZES", ((5,), (3, 4)))
+    monkeypatch.setattr(tune, "CHANNEL_NORMS", ((2, 32, 3),))
+    monkeypatch.setattr(tune, "LOSSES", ((4, 7),))
+    monkeypatch.setattr(tune, "SORTED_LINES", ())
+    monkeypatch.setattr(tune, "ATTENTION", ())
+    monkeypatch.setattr(tune, "decoding_call", refused)
     ran = []
 
     def autotune(call, *given):
@@ -61,12 +76,63 @@ def test_every_workload_becomes_a_call_that_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tt.triton_kernels, "autotune", autotune)
     path = tmp_path / "sm_90.json"
     assert tune.run(arguments(path)) == 0
-    assert len(ran) >= 3 + 3 + 1 + 2 * 2 * 2
+    # Each of five families, three of them with gradients, and the optimizers.
+    assert len(ran) == 3 * (5 + 3) + 6 + 2 * 2 * 2
     assert [(e.shape, e.warps) for e in read_table(path)] == [("1", 1)]  # the first one's
     ran.clear()
+    assert "attention: one query, head 128 bfloat16: left out: not on this device" in capsys.readouterr().err
     assert tune.run(arguments(path, "^optimizers: 2 tensors of up to 4 bfloat16")) == 0
     assert ran == [None, None]
     assert "1 entries measured on Triton interpreter" in capsys.readouterr().out
+
+
+def test_what_was_measured_is_kept_when_a_run_ends_early(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tune, "what_is_missing", lambda: "")
+    monkeypatch.setattr(tune, "OPTIMIZER_SIZES", ((5,),))
+    question = choice.Question(SGD, None, "fp32", "1")
+    reports = iter([Report((Finding(question, {}, {}, None, entry("1")),))])
+
+    def autotune(call, *given):
+        report = next(reports, None)
+        if report is None:
+            raise KeyboardInterrupt
+        return report
+
+    monkeypatch.setattr(tt.triton_kernels, "autotune", autotune)
+    path = tmp_path / "sm_90.json"
+    with pytest.raises(KeyboardInterrupt):
+        tune.run(arguments(path, "^optimizers"))
+    assert [e.shape for e in read_table(path)] == ["1"]
+    assert tune.run(arguments(path, "^optimizers", seconds=1e-9)) == 0
+    assert "SGD and what follows: left out after 1e-09 seconds" in capsys.readouterr().err
+
+
+FAMILIES = {
+    "convolve", "convolve_backward_weight", "softmax", "softmax_backward", "normalise_rows", "normalise_rows_backward",
+    "weight_gradients", "normalise_channels", "channel_gradients", "normalise_groups", "cross_entropy", "attention",
+    "attention_backward_keys", "attention_backward_queries", "fused_sgd", "fused_adam", "dense", "rows", "reduce",
+    "reduce_moments", "prefix_scan",
+}  # fmt: skip
+"""Kernels of every family that one run tunes on each target."""
+OF_TARGET = {
+    80: set(),
+    90: {"matmul_persistent", "matmul_warp_specialized", "convolve_bulk", "convolve_backward_weight_bulk"},
+}
+
+
+@pytest.mark.parametrize("capability", OF_TARGET)
+def test_one_run_tunes_every_family(capability):
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "triten.tests.perf.tuned_kernels", str(capability)],
+        env=compiling_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert FAMILIES | OF_TARGET[capability] <= set(found["asked"])
+    eight_bits = {f"matmul, 8 bits: _scaled_mm {m}x{n}x{k}" for m, n, k in workloads.SCALED}
+    assert set(found["left_out"]) == (eight_bits if capability == 80 else set())
 
 
 def test_what_cannot_be_run_is_left_out(tmp_path, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_triton import tl
 from ..budget import Configuration
+from ..folded_grid import folded
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing
 from ..products.problem import CannotFuse, FusedEpilogue
 from ..products.repacked import Bytes
@@ -263,7 +264,7 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
         num_stages=chosen.stages,
     )
     tiles = cdiv(problem.positions_of_phase, tile[0]) * cdiv(columns, tile[1]) * groups
-    grid, numbers = (tiles, problem.phases, 1), arguments.in_order(convolve.arg_names)
+    grid, numbers = folded(tiles, problem.phases), arguments.in_order(convolve.arg_names)
 
     def run(out_data: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         if offset is None:

@@ -119,16 +119,17 @@ def convolve(
     else:
         wk = wk * W_UNIT
     if TRANSPOSED:
+        lines_d, lines_h, lines_w = tl.cdiv(od, SD), tl.cdiv(oh, SH), tl.cdiv(ow, SW)
+        positions = images.to(INDEX) * lines_d * lines_h * lines_w
         if SD * SH * SW == 1:
             phase_w, phase_h, phase_d = 0, 0, 0
         else:
-            phase = tl.program_id(1)
+            tiles = tl.cdiv(positions, BLOCK_M) * tl.cdiv(columns, BLOCK_N)
+            phase = (tl.program_id(0) // tiles % (SD * SH * SW)).to(tl.int32)
             phase_w, phase_h, phase_d = phase % SW, (phase // SW) % SH, phase // (SW * SH)
         t0, taps_t, front = phase_taps(phase_d, SD, PD, DD, T, LEAP_D)
         r0, taps_r, top = phase_taps(phase_h, SH, PH, DH, R, LEAP_H)
         s0, taps_s, left = phase_taps(phase_w, SW, PW, DW, S, LEAP_W)
-        lines_d, lines_h, lines_w = tl.cdiv(od, SD), tl.cdiv(oh, SH), tl.cdiv(ow, SW)
-        positions = images.to(INDEX) * lines_d * lines_h * lines_w
         qd = tl.maximum(tl.cdiv(od - phase_d, SD), 1)
         qh = tl.maximum(tl.cdiv(oh - phase_h, SH), 1)
         qw = tl.maximum(tl.cdiv(ow - phase_w, SW), 1)
@@ -139,6 +140,8 @@ def convolve(
     tiles_m, tiles_n = tl.cdiv(positions, BLOCK_M), tl.cdiv(columns, BLOCK_N)
     pid = tl.program_id(0).to(INDEX)
     group = (pid // (tiles_m * tiles_n)).to(tl.int32)
+    if TRANSPOSED:
+        group = group // (SD * SH * SW)
     tile_m, tile_n = tile_of(pid % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     filters = (tile_n * BLOCK_N).to(tl.int32) + tl.arange(0, BLOCK_N)

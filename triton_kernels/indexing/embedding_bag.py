@@ -16,6 +16,7 @@ from ...runtime.cuda.triton.lazy_triton import tl
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
+from ..folded_grid import folded
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .embedding_bag_kernels import pool_bags
 from .index_bounds import extreme
@@ -82,7 +83,7 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         divisible=[name for name, value in numbers.items() if value % ALIGNMENT == 0],
         elements=("flag", "indices", "offsets", "scale", "origin", "sizes"),
     )
-    grid = (bags, cdiv(max(width, 1), block), 1)
+    grid = folded(bags, cdiv(max(width, 1), block))
     values = tuple(numbers.values())
 
     faults = (

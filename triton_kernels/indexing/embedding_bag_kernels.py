@@ -3,6 +3,7 @@
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
+from ..folded_grid import place_in_grid
 
 
 @triton.jit
@@ -39,8 +40,9 @@ def pool_bags(
     counts only where it comes first. Indices after the last of `bounds` offsets are in no bag. The first flag says
     that an index is wrong, the second that an offset is.
     """
-    bag = tl.program_id(0).to(INDEX)
-    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    bag, across = place_in_grid(bags)
+    bag = bag.to(INDEX)
+    c = across * BLOCK + tl.arange(0, BLOCK)
     inside = c < width
     start = tl.load(offsets + bag * offset_step).to(tl.int64)
     end = tl.load(offsets + (bag + 1) * offset_step, mask=bag + 1 < bounds, other=n).to(tl.int64)
@@ -59,7 +61,7 @@ def pool_bags(
         i = tl.load(indices + at * index_step, mask=mask, other=0).to(tl.int64)
         bad = mask & ((i < 0) | (i >= rows))
         tl.store(flag + tl.zeros_like(part), 1, mask=bad)
-        if tl.program_id(1) == 0:
+        if across == 0:
             tl.store(origin + at, (bag + tl.zeros_like(at)).to(origin.dtype.element_ty), mask=mask)
         kept = mask & (i != padding) & (bad == 0)
         taken = kept[:, None] & inside[None, :]
@@ -75,7 +77,7 @@ def pool_bags(
             # Excluded elements add nothing, even if a scale is infinite.
             total += tl.where(taken, value, 0)
         count += kept.to(tl.int32)
-    if (tl.program_id(1) == 0) & (bag == bags - 1):
+    if (across == 0) & (bag == bags - 1):
         for base in range(last, n, BLOCK):
             after = base + tl.arange(0, BLOCK)
             tl.store(
@@ -93,7 +95,7 @@ def pool_bags(
     tl.store(out + out_offset, convert(result, out.dtype.element_ty), mask=inside)
     if MODE == 2:
         tl.store(attained + out_offset, tl.sum(best, 0).to(attained.dtype.element_ty), mask=inside)
-    if tl.program_id(1) == 0:
+    if across == 0:
         tl.store(sizes + bag, number.to(sizes.dtype.element_ty))
         if MODE != 2:
             tl.store(attained + bag, number.to(attained.dtype.element_ty))

@@ -17,11 +17,12 @@ from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..geometry import Geometry, coalesced
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
-from ..normalization.operands import resident_programs
-from ..normalization.softmax import cut_of, row_tile
+from ..normalization.operands import is_alike, resident_programs
+from ..normalization.softmax import cut_of, row_tile, step_of
 from ..normalization.vectors import Cut
 from ..reduction.sides import Sides, Tile, plan_sides
 from ..reduction.stream_counters import counters_of
+from ..tuning.choice import configuration
 from .cross_entropy_kernels import cross_entropy, cross_entropy_backward
 from .nll_loss import (
     check_losses,
@@ -158,7 +159,16 @@ def forward(call: StructuredCall) -> PlannedKernel:
     cut = operands.cut(sides, [operands.spec])
     body = cut.body(n)
     type_ = compute_type(operands.spec.dtype)
-    tiling = row_tile(1 if cut.edges else num_rows, body, type_.primitive_bitwidth // 8, inner)
+    default = row_tile(1 if cut.edges else num_rows, body, type_.primitive_bitwidth // 8, inner)
+    tiling = default
+    if not interpreted():
+        shape = num_rows, n, 1 if inner else step_of(sides)
+        tiling = configuration(
+            cross_entropy, call.device, str(operands.spec.dtype.triton_name), shape, default
+        )
+    is_narrow = not inner and tiling.tile[0] < default.tile[0]
+    if (cut.edges and tiling.tile[0] > 1) or is_narrow or not is_alike(tiling, default, body):
+        tiling = default
     outputs, reduced = tiling.tile
     programs = max(cdiv(num_rows, outputs), 1)
     is_reduced = reduction != NONE

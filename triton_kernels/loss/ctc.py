@@ -15,6 +15,7 @@ from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
 from ..contiguous import contiguous_copy
 from ..elementwise.elementwise import check_dtypes
+from ..folded_grid import folded
 from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
@@ -118,7 +119,7 @@ def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
         {"ZERO_INFINITY": bool(call.args["zero_infinity"]), "BLOCK": block, "STATES": 8},
         elements=(*inputs, "shares", "grad", "out"),
     )
-    grid = (problem.times * problem.batch, cdiv(problem.classes, block), 1)
+    grid = folded(problem.times * problem.batch, cdiv(problem.classes, block))
     copies: list[Callable[[Any], Any]] = [
         contiguous_copy(call.args[name])[1] for name in ("neg_log_likelihood", "log_alpha")
     ]

@@ -8,6 +8,7 @@ Classification" (2006), section 4.1.
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..elementwise.pointwise_functions import exp, log
+from ..folded_grid import place_in_grid
 
 INFINITY = tl.constexpr(float("inf"))
 
@@ -154,9 +155,9 @@ def ctc_gradient(
     STATES: tl.constexpr,
 ):
     """(exp(x) - the shares of a class's states, added in their order) * grad, for a time and a block of classes."""
-    program = tl.program_id(0).to(tl.int64)
-    time, n = program // batch, program % batch
-    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    step, across = place_in_grid(batch * times)
+    time, n = step // batch, step % batch
+    c = across * BLOCK + tl.arange(0, BLOCK)
     inside = c < classes
     length, labels = tl.load(counts + n), tl.load(counts + batch + n)
     first = tl.load(counts + 2 * batch + n)
@@ -175,7 +176,7 @@ def ctc_gradient(
     # A sequence without paths, or a class without probability, has a NaN gradient.
     through = tl.where((value == -INFINITY) | (cost == INFINITY), float("nan"), through)
     found = tl.where(counted > 0, (exp(value) - through) * g, 0.0)
-    tl.store(out + program * classes + c, found, mask=inside)
+    tl.store(out + step * classes + c, found, mask=inside)
 
 
 SINGLE = (Configuration((256,), 4), Configuration((1024,), 8), Configuration((4096,), 16))

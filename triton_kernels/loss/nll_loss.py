@@ -11,6 +11,7 @@ from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
+from ...runtime.cuda.driver import MAX_GRID
 from ...runtime.cuda.faults import Fault, FaultFlags, fault_flags
 from ...runtime.cuda.transfer import copy_across
 from ...runtime.data_ptr import DataPtr
@@ -210,6 +211,7 @@ def nll_backward(call: StructuredCall) -> PlannedKernel:
     classes_inner = out.strides[axis] == 1
     max_elements = 1 << 14 if interpreted() else 1024
     reduced = min(next_power_of_2(n), max_elements if classes_inner or interpreted() else 16)
+    reduced = max(reduced, next_power_of_2(cdiv(n, MAX_GRID[1])))
     outputs = min(next_power_of_2(num_rows), max(max_elements // reduced, 1))
     tile = Tile(outputs, reduced, cdiv(n, reduced), n, 4)
     mean = call.args["reduction"] == MEAN

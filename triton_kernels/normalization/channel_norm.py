@@ -15,6 +15,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..conversion import compute_type
 from ..elementwise.copy import copy_kernel
+from ..folded_grid import folded
 from ..launch import ALIGNMENT, cdiv, interpreted, next_power_of_2
 from ..tuning.choice import configuration
 from .channel_norm_kernels import (
@@ -266,7 +267,7 @@ class ChannelNorm:
             },
             family.sizes(lines),
             chosen,
-            (cdiv(lines.lines, chosen.tile[0]), cdiv(lines.n, chosen.tile[1]), 1),
+            folded(cdiv(lines.lines, chosen.tile[0]), cdiv(lines.n, chosen.tile[1])),
             lines.extent,
             {"VARIANCE": variance},
             {"eps": "fp64"},
@@ -323,7 +324,7 @@ class ChannelNorm:
             },
             family.sizes(lines),
             chosen,
-            (cdiv(lines.lines, chosen.tile[0]), cdiv(lines.n, chosen.tile[1]), 1),
+            folded(cdiv(lines.lines, chosen.tile[0]), cdiv(lines.n, chosen.tile[1])),
             lines.extent,
             {"VARIANCE": variance, "SHIFTS_WEIGHTED": weighted},
             {"scale": "fp64", "eps": "fp64"},

@@ -11,6 +11,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt
+from ..folded_grid import place_in_grid
 from ..reduction.joint_reduction_kernels import finite
 from ..reduction.reduction_kernels import sum_across
 from .row_norm_kernels import not_negative
@@ -198,14 +199,15 @@ def normalise_channels(
 
     A line's statistic is ``line // each % statistics``, its channel ``line % channels``.
     """
-    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    down, along = place_in_grid(tl.cdiv(lines, BLOCK_O))
+    o = down.to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     row_mask = o < lines
     at = o // each % statistics
     centre = of_line(mean, at, row_mask, ACCUMULATOR)[:, None]
     factor = reciprocal_deviation(spread, at, row_mask, eps, VARIANCE, ACCUMULATOR)
     if weight is not None:
         factor = factor * of_line(weight, o % channels, row_mask, ACCUMULATOR)
-    r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
+    r = along.to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
     mask = row_mask[:, None] & (r < n)[None, :]
     place = (o * line)[:, None] + (r * step)[None, :]
     value = convert(tl.load(x + place, mask=mask, other=0), ACCUMULATOR)
@@ -329,14 +331,15 @@ def channel_gradients(
     Shifts are weighted already, or sums over a channel that are multiplied by weight and `scale` here; without them
     the statistics were constants.
     """
-    o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
+    down, along = place_in_grid(tl.cdiv(lines, BLOCK_O))
+    o = down.to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     row_mask = o < lines
     at = o // each % statistics
     rstd = reciprocal_deviation(spread, at, row_mask, eps, VARIANCE, ACCUMULATOR)
     factor = rstd
     if weight is not None:
         factor = rstd * of_line(weight, o % channels, row_mask, ACCUMULATOR)
-    r = tl.program_id(1).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
+    r = along.to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
     mask = row_mask[:, None] & (r < n)[None, :]
     place = (o * line)[:, None] + (r * step)[None, :]
     result = convert(tl.load(grad + place, mask=mask, other=0), ACCUMULATOR) * factor[:, None]

@@ -12,6 +12,7 @@ from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
+from ..folded_grid import folded
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..reduction.reduction import lowest
 from .pooling_kernels import average_pool, average_pool_backward, max_pool, max_pool_backward
@@ -119,7 +120,7 @@ def plan(
             name for name, value in values.items() if value % ALIGNMENT == 0 and name in kernel.arg_names
         ],
     )
-    grid = (cdiv(n, block), cdiv(channels, wide) if last else 1, 1)
+    grid = folded(cdiv(n, block), cdiv(channels, wide) if last else 1)
     numbers = tuple(values[name] for name in kernel.arg_names if name in values)
     return lambda *addresses: launch(grid, *addresses, *numbers)
 

@@ -11,6 +11,7 @@ finds an input's windows.
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
+from ..folded_grid import place_in_grid
 
 
 @triton.jit
@@ -26,14 +27,18 @@ def place_of(
     BLOCK_C: tl.constexpr,
 ):
     """Image, channel, plane, line and column of a tile's elements, of `n` positions, and which of them there are."""
-    i = (tl.program_id(0).to(INDEX) * BLOCK_P + tl.arange(0, BLOCK_P).to(INDEX))[:, None]
+    if LAST:
+        down, across = place_in_grid(tl.cdiv(n, BLOCK_P))
+    else:
+        down, across = tl.program_id(0), 0
+    i = (down.to(INDEX) * BLOCK_P + tl.arange(0, BLOCK_P).to(INDEX))[:, None]
     inside = i < n
     rest = i // w
     column, line = i % w, rest % h
     rest = rest // h
     plane, rest = rest % d, rest // d
     if LAST:
-        channel = (tl.program_id(1).to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C).to(INDEX))[None, :]
+        channel = (across.to(INDEX) * BLOCK_C + tl.arange(0, BLOCK_C).to(INDEX))[None, :]
         return rest, channel, plane, line, column, inside & (channel < channels)
     else:
         return rest // channels, rest % channels, plane, line, column, inside

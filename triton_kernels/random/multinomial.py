@@ -16,6 +16,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration, declare
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes, elementwise
+from ..folded_grid import folded, place_in_grid
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 from .random_functions import open_unit
@@ -59,8 +60,9 @@ def running_sums(weights, sums, columns, BLOCK: tl.constexpr):
 @triton.jit
 def search(words, sums, last_positive, out, columns, samples, steps, BLOCK: tl.constexpr):
     """Find by bisection the first index whose running sum exceeds u times the whole sum."""
-    row = tl.program_id(0).to(tl.int64)
-    i = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, block = place_in_grid(tl.num_programs(0) // tl.cdiv(samples, BLOCK))
+    row = row.to(tl.int64)
+    i = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = i < samples
     u = (tl.load(words + row * samples + i, mask=inside, other=0) >> 11).to(
         tl.float64
@@ -86,8 +88,9 @@ def race(draw, weight):
 @triton.jit
 def rank(times, out, columns, samples, BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr):
     """Store the indices of a row's smallest times in order; of equal times, the smaller index comes first."""
-    row = tl.program_id(0).to(tl.int64)
-    i = tl.program_id(1).to(tl.int64) * BLOCK_I + tl.arange(0, BLOCK_I)
+    row, block = place_in_grid(tl.num_programs(0) // tl.cdiv(columns, BLOCK_I))
+    row = row.to(tl.int64)
+    i = block.to(tl.int64) * BLOCK_I + tl.arange(0, BLOCK_I)
     inside = i < columns
     own = tl.load(times + row * columns + i, mask=inside, other=0)
     place = tl.zeros((BLOCK_I,), tl.int64)
@@ -205,7 +208,7 @@ def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int
         levels, sums = allocate(words.nbytes, device), allocate(8 * rows * columns, device)
         fill(levels, seed, first)
         add_up((rows, 1, 1), weights.address, sums.address, columns)
-        grid = (rows, cdiv(samples, lanes), 1)
+        grid = folded(rows, cdiv(samples, lanes))
         find(grid, levels.address, sums.address, last.address, out.address, columns, samples, steps)
 
     return pick
@@ -230,7 +233,7 @@ def without_replacement(call: StructuredCall, rows: int, columns: int, samples: 
             {"times": "*fp64", "out": "*i64", "columns": "i64", "samples": "i64"},
             {"BLOCK_I": tile, "BLOCK_J": tile if interpreted() else tile // 2},
         )
-        grid = (rows, cdiv(columns, tile), 1)
+        grid = folded(rows, cdiv(columns, tile))
 
         def reduce(out: Any, finish: Any) -> None:
             launch(grid, finish.address, out.address, columns, samples)

@@ -17,6 +17,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
+from ..folded_grid import folded
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from .reduction_kernels import (
     largest,
@@ -65,7 +66,7 @@ class Problem:
         self.columns = 1 if self.inner == 1 else min(next_power_of_2(self.inner), max_elements // 8)
         extent = self.rows * max(self.size, self.count + 1) * self.inner
         self.integers = integer_type(extent + self.columns + self.reduced)
-        self.grid = (self.rows * self.count, cdiv(self.inner, self.columns), 1)
+        self.grid = folded(self.rows * self.count, cdiv(self.inner, self.columns))
 
     def ends_of(self, call: StructuredCall, lengths: TensorSpec, dim: int) -> Callable[[Any], Any]:
         """Return a function from the lengths to the end of each segment."""

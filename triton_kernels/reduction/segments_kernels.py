@@ -9,6 +9,7 @@ raise a flag, and the kernel reads nothing outside of their row.
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
+from ..folded_grid import place_in_grid
 
 SUM, MEAN, MAX, MIN, PRODUCT = (tl.constexpr(i) for i in range(5))
 NEGATIVE, UNEQUAL, DESCENDING = (tl.constexpr(i) for i in range(3))
@@ -55,11 +56,12 @@ def reduce_segments(
     COLUMNS: tl.constexpr,
     REDUCED: tl.constexpr,
 ):
-    segment = tl.program_id(0).to(INDEX)
+    segment, across = place_in_grid(tl.num_programs(0) // tl.cdiv(inner, COLUMNS))
+    segment = segment.to(INDEX)
     row = segment // count
     start, end = segment_bounds(bounds, flag, row, segment - row * count, count, size, FROM_ENDS)
     length = end - start
-    c = tl.program_id(1).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
+    c = across.to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < inner
     total = tl.full((COLUMNS, REDUCED), NOTHING, TYPE)
     for base in range(start.to(INDEX), end.to(INDEX), REDUCED):
@@ -102,10 +104,11 @@ def segments_backward(
 
     A factor that is zero or NaN is not divided out: zeros and NaN are counted, and the others multiplied alone.
     """
-    segment = tl.program_id(0).to(INDEX)
+    segment, across = place_in_grid(tl.num_programs(0) // tl.cdiv(inner, COLUMNS))
+    segment = segment.to(INDEX)
     row = segment // count
     start, end = segment_bounds(bounds, None, row, segment - row * count, count, size, FROM_ENDS)
-    c = tl.program_id(1).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
+    c = across.to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < inner
     gradient = tl.load(grad + segment * inner + c, mask=inside, other=0).to(tl.float64)
     if KIND == MEAN:

@@ -13,6 +13,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
+from ..folded_grid import folded
 from ..geometry import coalesced
 from ..launch import ALIGNMENT, Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from .grid_sampler_kernels import sample, sample_grid_backward, sample_taps
@@ -101,7 +102,7 @@ def launching(
         divisible=[name for name, n in integers.items() if n % ALIGNMENT == 0],
     )
     numbers = tuple(integers[name] for name in order if name in integers)
-    blocks = (cdiv(num_positions, block), cdiv(image["channels"], wide) if by_channels else 1, 1)
+    blocks = folded(cdiv(num_positions, block), cdiv(image["channels"], wide) if by_channels else 1)
     return lambda *addresses: launch(blocks, *addresses, *numbers)
 
 

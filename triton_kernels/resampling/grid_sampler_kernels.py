@@ -7,6 +7,7 @@ x, y, z. A tap outside the input counts as absent where ZEROS pads, and what is 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
+from ..folded_grid import place_in_grid
 from .line_map_kernels import keys, quotient
 
 BILINEAR, NEAREST, BICUBIC = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -112,12 +113,12 @@ def tap_of(at, k, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.conste
 
 @triton.jit
 def places_of(
-    grid, n_places, places, gn, gp, g1, d, h, w,
+    block, grid, n_places, places, gn, gp, g1, d, h, w,
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, TYPE: tl.constexpr,
     INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return a program's images and positions, their mask, and each dimension's position and derivative."""
-    i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
+    """Return a block's images and positions, their mask, and each dimension's position and derivative."""
+    i = block.to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
     inside = i < n_places
     image, place = i // places, i % places
     at = grid + (image * gn + place * gp)
@@ -145,10 +146,11 @@ def sample(
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, K: tl.constexpr,
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
+    down, across = place_in_grid(tl.cdiv(n_places, BLOCK))
     image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
-        grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
+        down, grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )
-    channel = (tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)).to(INDEX)[None, :]
+    channel = (across * BLOCK_C + tl.arange(0, BLOCK_C)).to(INDEX)[None, :]
     image, place = image[:, None], place[:, None]
     inside = inside[:, None] & (channel < channels)
     pz, py, px = pz[:, None], py[:, None], px[:, None]
@@ -176,7 +178,23 @@ def sample_taps(
 ):  # fmt: skip
     """Store each position's elements by their index in a plane (its size if there is none), and their weights."""
     image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
-        grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
+        tl.program_id(0),
+        grid,
+        n_places,
+        places,
+        gn,
+        gp,
+        g1,
+        d,
+        h,
+        w,
+        RANK,
+        MODE,
+        PADDING,
+        ALIGN,
+        TYPE,
+        INDEX,
+        BLOCK,
     )
     KZ: tl.constexpr = K if RANK == 3 else 1
     first = (image * places + place) * (KZ * K * K)
@@ -202,7 +220,23 @@ def sample_grid_backward(
 ):  # fmt: skip
     """Compute the gradient of each coordinate; channels and taps are added in order."""
     image, place, inside, pz, py, px, speed_z, speed_y, speed_x = places_of(
-        grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
+        tl.program_id(0),
+        grid,
+        n_places,
+        places,
+        gn,
+        gp,
+        g1,
+        d,
+        h,
+        w,
+        RANK,
+        MODE,
+        PADDING,
+        ALIGN,
+        TYPE,
+        INDEX,
+        BLOCK,
     )
     along_x = tl.zeros([BLOCK], TYPE)
     along_y = tl.zeros([BLOCK], TYPE)

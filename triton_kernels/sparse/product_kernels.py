@@ -10,6 +10,7 @@ result. An invalid index raises a flag, and nothing is read through it.
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
+from ..folded_grid import place_in_grid
 
 ROWS, COLUMN = (tl.constexpr(i) for i in range(2))
 """Meaning of the flags: rows do not rise within the values, a column is outside of the dense matrix."""
@@ -51,7 +52,8 @@ def csr_rows(
     ENTRIES: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    slot = tl.program_id(0).to(INDEX)
+    slot, across = place_in_grid(rows + nnz // CHUNK)
+    slot = slot.to(INDEX)
     check_row(crow, flag, slot, rows, nnz)
     row = slot * 0
     beyond = row + rows
@@ -66,7 +68,7 @@ def csr_rows(
     piece = slot - row - first
     start = tl.maximum(begin, (first + piece) * CHUNK)
     stop = tl.minimum(end, (first + piece + 1) * CHUNK)
-    c = tl.program_id(1).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
+    c = across.to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < width
     total = tl.zeros((ENTRIES, COLUMNS), TYPE)
     for base in range(start, stop, ENTRIES):
@@ -113,7 +115,8 @@ def add_pieces(
     COLUMNS: tl.constexpr,
 ):
     """Add up the pieces of rows that were split; the program of the first multiple of CHUNK inside a row adds it."""
-    number = tl.program_id(0).to(INDEX) + 1
+    number, across = place_in_grid(nnz // CHUNK)
+    number = number.to(INDEX) + 1
     cut = number * CHUNK
     row = number * 0
     beyond = row + rows
@@ -125,7 +128,7 @@ def add_pieces(
     begin = bound(crow, row, nnz, INDEX)
     end = bound(crow, row + 1, nnz, INDEX)
     if (end > cut) & (begin < cut) & (begin // CHUNK + 1 == number):
-        c = tl.program_id(1).to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
+        c = across.to(INDEX) * COLUMNS + tl.arange(0, COLUMNS)
         inside = c < width
         total = tl.load(heads + number * width + c, mask=inside, other=0)
         for piece in range(number, (end - 1) // CHUNK + 1):
@@ -193,12 +196,13 @@ def bsr_rows(
 
     The tile is multiplied transposed: matrix instructions of sm_90 need 64 rows, and blocks often have 16.
     """
-    row = tl.program_id(0).to(INDEX)
+    row, rest = place_in_grid(rows)
+    row, tiles = row.to(INDEX), tl.cdiv(high, BLOCK_M)
     check_row(crow, flag, row, rows, nnz)
     begin = bound(crow, row, nnz, INDEX)
     end = bound(crow, row + 1, nnz, INDEX)
-    down = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    c = tl.program_id(2).to(INDEX) * BLOCK_N + tl.arange(0, BLOCK_N)
+    down = rest % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    c = (rest // tiles).to(INDEX) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_N, BLOCK_M), TYPE)
     for at in range(begin, end):

@@ -14,6 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
+from ..folded_grid import folded
 from ..launch import Launch, cdiv, integer_type, interpreted, launch_nothing, next_power_of_2
 from ..products.mm import precision_of
 from .product_kernels import add_pieces, bsr_rows, csr_rows, sampled_pairs
@@ -108,12 +109,14 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
         flag = problem.flags.begin()
         extents = (rows, nnz, length, width)
         if add is None:
-            multiply((rows, across, 1), crow, col, values, dense, out.address, flag, *extents)
+            multiply(folded(rows, across), crow, col, values, dense, out.address, flag, *extents)
         else:
             heads, tails = allocate(size, call.device), allocate(size, call.device)
             both = (heads.address, tails.address)
-            multiply((rows + pieces, across, 1), crow, col, values, dense, out.address, *both, flag, *extents)
-            add((pieces, across, 1), crow, *both, out.address, rows, nnz, width)
+            multiply(
+                folded(rows + pieces, across), crow, col, values, dense, out.address, *both, flag, *extents
+            )
+            add(folded(pieces, across), crow, *both, out.address, rows, nnz, width)
         problem.report()
 
     return PlannedKernel(into)
@@ -186,7 +189,7 @@ def bsr_mm(call: StructuredCall) -> PlannedKernel:
         divisible=[name for name, number in numbers.items() if number % 16 == 0],
         elements=("crow", "col", "flag"),
     )
-    grid = (lines, cdiv(high, block_m), cdiv(width, block_n))
+    grid = folded(lines, cdiv(high, block_m), cdiv(width, block_n))
 
     def into(out: Any, *inputs: Any) -> None:
         _kept, operands = problem.addresses(inputs)

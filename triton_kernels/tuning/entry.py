@@ -20,8 +20,8 @@ class Entry:
 
     Args:
         kernel: ``module:function``.
-        source: hash of the code of the kernel and all that it reaches, without comments, docstrings and line numbers.
-            An entry of other code is ignored.
+        source: hash of the code of the kernel and all that it reaches, without comments, docstrings, line numbers and
+            the names of variables and functions. An entry of other code is ignored.
         dtype, shape: as `Question` has them.
         tile, warps, stages: the configuration.
         microseconds: the medians of all that were timed, by the configurations' text.
@@ -56,6 +56,18 @@ class Entry:
             if is_same(each, named):
                 return each
         return None
+
+    def is_in_force(self, capability: int) -> bool:
+        """Return True if launches take the entry's configuration, as a declared one or as their default.
+
+        The first of the configurations that were timed was the launcher's default, which may be a smaller tile
+        than any declared one.
+        """
+        if self.configuration(capability) is not None:
+            return True
+        default = next(iter(self.microseconds), None)
+        was_default = default == str(Configuration(self.tile, self.warps, self.stages))
+        return was_default and self.source == source_of(self.kernel)
 
 
 def read_entry(record: object) -> Entry | None:

@@ -1,19 +1,17 @@
-"""Device time of a run: CUDA events around it, the L2 flushed before."""
+"""Device time of a run: CUDA events around it, the L2 flushed before by reading."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from ...runtime.allocator import get_allocator
 from ...runtime.cuda.device_guard import device_guard
 from ...runtime.cuda.event import Event
 from ...runtime.device import device as Device
+from .flush import Flush
 
 FLUSH_BYTES = 1 << 29
 """Takes a tenth of a millisecond on the fastest card, in which the host enqueues the call."""
-L2_SIZES = 2
-"""So many times the L2's size is written at least, whatever it keeps of what was there before."""
 
 
 class Timer(Protocol):
@@ -35,20 +33,13 @@ class EventTimer:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        with device_guard(device.resolved_index) as cuda:
-            l2 = cuda.properties(device.resolved_index).L2_cache_size
-            self._flush = get_allocator("cuda").allocate(max(FLUSH_BYTES, L2_SIZES * l2), device)
+        self._flush = Flush(device, "read", FLUSH_BYTES)
         self._start, self._end = Event(enable_timing=True), Event(enable_timing=True)
-        self._turn = 0
 
     def microseconds(self, work: Callable[[], object]) -> float:
         """Return the device time of one call of `work`."""
-        index = self._device.resolved_index
-        self._turn += 1
-        with device_guard(index) as cuda:
-            cuda.memset(
-                self._flush.address, self._turn & 0xFF, self._flush.nbytes, cuda.current_stream(index)
-            )
+        with device_guard(self._device.resolved_index):
+            self._flush()
             self._start.record()
             work()
             self._end.record()

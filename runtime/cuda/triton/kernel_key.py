@@ -140,21 +140,83 @@ def digest(kernel: Any, code_only: bool = False) -> str:
 
     Args:
         kernel: A lazy kernel, or a `@triton.jit` function.
-        code_only: If True, ignore comments, docstrings, layout and line numbers, which do not change the machine
-            code's speed. Default: False, since a compiled kernel contains line numbers.
+        code_only: If True, ignore what does not change the machine code's speed: comments, docstrings, layout, line
+            numbers, and names (`Names`). Default: False, since a compiled kernel contains line numbers.
     """
     encoder = _Encoder(code_only)
     encoder.value(kernel)
     return encoder.hashed()
 
 
-def code_of(source: str) -> str:
-    """Return a function's text without comments, docstrings and layout."""
+def code_of(source: str) -> ast.FunctionDef:
+    """Return a function's tree without comments, docstrings and layout."""
     tree = ast.parse(textwrap.dedent(source))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    (function,) = tree.body
+    assert isinstance(function, ast.FunctionDef)
+    return function
+
+
+class Names:
+    """Names of a kernel that its machine code does not contain, each replaced by a number.
+
+    These are the function's own name, its local variables, the globals that are kernels or constants, and the
+    parameters of a kernel that the host launches. Parameters of other kernels stay, since callers may pass them by
+    keyword. Numbers follow the order of first appearance, so that two kernels have the same text if and only if
+    they differ in such names alone. ``%`` is in no name of Python.
+
+    Args:
+        function: The kernel's tree, which `renamed` changes.
+        is_root: True for a kernel that the host launches.
+    """
+
+    def __init__(self, function: ast.FunctionDef, is_root: bool) -> None:
+        self._function = function
+        own = function.args
+        parameters = [each.arg for each in (*own.posonlyargs, *own.args, *own.kwonlyargs)]
+        stored = [
+            node.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+        ]
+        self._new: dict[str, str] = {}
+        if is_root:
+            self._new |= {name: f"%p{number}" for number, name in enumerate(parameters)}
+        local = (name for name in dict.fromkeys(stored) if name not in parameters)
+        self._new |= {name: f"%{number}" for number, name in enumerate(local)}
+        self._local = {*parameters, *stored}
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The function's text with its own names, before `renamed`."""
+        return ast.unparse(self._function)
+
+    def globals_in_order(self, reached: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the names and values of globals in the order of their first appearance in the code."""
+        loaded = (node.id for node in ast.walk(self._function) if isinstance(node, ast.Name))
+        for name in dict.fromkeys(loaded):
+            if name in reached and name not in self._local:
+                yield name, reached[name]
+
+    def number(self, name: str) -> str:
+        """Give a global a number; return its new name."""
+        return self._new.setdefault(name, f"%g{len(self._new)}")
+
+    def renamed(self) -> str:
+        """Return the function's text with the new names."""
+        self._function.name = "%f"
+        for node in ast.walk(self._function):
+            if isinstance(node, ast.Name):
+                node.id = self._new.get(node.id, node.id)
+        for each in (
+            *self._function.args.posonlyargs,
+            *self._function.args.args,
+            *self._function.args.kwonlyargs,
+        ):
+            each.arg = self._new.get(each.arg, each.arg)
+        return ast.unparse(self._function)
 
 
 def _digest_of(kernel: Any) -> str:
@@ -242,18 +304,33 @@ class _Encoder:
             language = GLUON if getattr(kernel, "is_gluon", bool)() else TRITON
         fn = kernel.fn
         line = fn.__code__.co_firstlineno  # in the machine code, for profilers
+        chosen = sorted((name, self.value(options.get(name))) for name in ("noinline", "debug", "repr"))
+        defaults = self.value(fn.__defaults__)
         if self._code_only:
-            source, line = code_of(source), 0
-            reached = {name: value for name, value in named_values(fn, source).items() if name in reached}
+            names = Names(code_of(source), is_root=kernel is self._kernels[0])
+            found = self._renamed_globals(names, reached)
+            kept = [self.value(value) for value in (fn.__kwdefaults__ or {}).values()]
+            return language, names.renamed(), chosen, defaults, kept, found
         return (
             language,
             source,
             line,
-            sorted((name, self.value(options.get(name))) for name in ("noinline", "debug", "repr")),
-            self.value(fn.__defaults__),
+            chosen,
+            defaults,
             sorted((name, self.value(value)) for name, value in (fn.__kwdefaults__ or {}).items()),
             [(name, *self._global(name, value, source)) for name, value in reached.items()],
         )
+
+    def _renamed_globals(self, names: Names, reached: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Return the contributions of a kernel's globals; kernels and constants lose their names."""
+        found = []
+        for name, value in names.globals_in_order(reached):
+            parts = tuple(self._global(name, value, "" if not isinstance(value, ModuleType) else names.text))
+            is_value = (
+                bool(parts) and not isinstance(value, ModuleType) and parts[0][0] not in ("module", "triton")
+            )
+            found.append((names.number(name) if is_value else name, *parts))
+        return found
 
     def _global(self, name: str, value: Any, source: str) -> Iterator[Any]:
         """Yield the contribution of a global or free variable to a kernel: nothing, if Triton refuses it there."""

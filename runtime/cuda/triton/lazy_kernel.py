@@ -84,7 +84,7 @@ class LazyKernel:
 
     @property
     def code_key(self) -> str:
-        """Hash like `cache_key` that does not change with comments, docstrings and line numbers."""
+        """Hash like `cache_key` that does not change with comments, docstrings, line numbers and names."""
         key = self._code_key
         if key is None:
             from .kernel_key import digest  # which imports this module

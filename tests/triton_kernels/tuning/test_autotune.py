@@ -270,14 +270,14 @@ def test_events_time_what_runs_after_the_flush(monkeypatch):
     meaning.
     """
     monkeypatch.setattr("triten.triton_kernels.tuning.timer.FLUSH_BYTES", 1 << 10)
-    cuda = tt.library.driver()
-    flushed = []
-    memset = cuda.memset
-    monkeypatch.setattr(cuda, "memset", lambda *a: (flushed.append(a[2]), memset(*a))[1])
     x = tt.ones(10, device="cuda")
     timer = EventTimer(x.device)
+    assert timer._flush.how == "read"
+    assert timer._flush.nbytes >= 2 * tt.cuda.get_device_properties(0).L2_cache_size > 0
+    flushed = []
+    flush = timer._flush
+    monkeypatch.setattr(timer, "_flush", lambda: (flushed.append(True), flush()))
     seen = []
     assert timer.microseconds(lambda: seen.append((len(flushed), (x + 1).sum()))) > 0
     assert seen[0][0] == 1
-    assert flushed[0] >= tt.cuda.get_device_properties(0).L2_cache_size > 0
     np.testing.assert_allclose(seen[0][1].item(), 20.0)

@@ -5,15 +5,18 @@ It never takes an undeclared configuration.
 
 import json
 import os
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.budget import Configuration
-from triten.triton_kernels.tuning import choice, table
+from triten.triton_kernels.tuning import choice, in_force, table
 from triten.triton_kernels.tuning.choice import configuration
 from triten.triton_kernels.tuning.entry import FORMAT, read_entry, source_of
+from triten.triton_kernels.tuning.in_force import tuning_in_force
 from triten.triton_kernels.tuning.table import FOLDER, read_table, table_path, table_text
 
 DEFAULT = Configuration((256,), 4)
@@ -37,7 +40,8 @@ def ship(tmp_path, monkeypatch):
         folder = tmp_path / "tables"
         folder.mkdir(exist_ok=True)
         table_path(capability, folder).write_text(table_text(capability, "made up", entries))
-        monkeypatch.setattr(choice, "table_path", lambda capability: table_path(capability, folder))
+        for module in (choice, in_force):
+            monkeypatch.setattr(module, "table_path", lambda capability: table_path(capability, folder))
         choice.forget()
 
     return shipped
@@ -166,14 +170,55 @@ def test_shipped_tables_can_be_read():
     assert read_table(table_path(75)) == []
 
 
-STALE = {"triten.triton_kernels.products.warp_specialized_kernels:matmul_warp_specialized"}
-"""Kernels whose code has changed since their entries were measured; a tuning run on a GPU renews them."""
+VOID = {
+    80: {}, 100: {},
+    90: {"triten.triton_kernels.products.warp_specialized_kernels:matmul_warp_specialized": 12},
+}  # fmt: skip
+"""Numbers of entries without effect, by kernel: its code has changed since; a tuning run on a GPU renews them."""
 
 
 @pytest.mark.parametrize("capability", [80, 90, 100])
-def test_shipped_entries_were_measured_with_the_kernels_code(capability):
-    for entry in read_table(table_path(capability)):
-        assert (entry.source != source_of(entry.kernel)) == (entry.kernel in STALE), entry
+def test_shipped_entries_have_effect_but_for_those_that_wait_for_a_gpu(capability):
+    void = [entry for entry in read_table(table_path(capability)) if not entry.is_in_force(capability)]
+    assert Counter(entry.kernel for entry in void) == VOID[capability]
+    assert all(entry.source != source_of(entry.kernel) for entry in void)  # not for want of a declaration
+
+
+def test_an_entry_that_chose_the_default_is_in_force(entry_for):
+    chosen = replace(entry_for((16,), 4), microseconds={"16 w4 s3": 1.0, "256 w4 s3": 2.0})
+    assert chosen.configuration(90) is None  # declared tiles are larger
+    assert chosen.is_in_force(90)
+    assert not replace(chosen, source="0" * 64).is_in_force(90)
+    assert not replace(chosen, microseconds={"256 w4 s3": 2.0, "16 w4 s3": 1.0}).is_in_force(90)
+    assert entry_for().is_in_force(90)
+
+
+def test_what_is_in_force_is_described(made_up, ship, store, device, entry_for):
+    made_up, void = entry_for(), entry_for(source="0" * 64, shape="1")
+    undeclared = entry_for(tile=(1024,), shape="2")
+    ship(made_up, void, undeclared)
+    found = tuning_in_force(0)
+    assert found == {
+        "table": "sm_90.json",
+        "sha256": found["sha256"],
+        "entries": 3,
+        "valid": 1,
+        "recorded": 0,
+    }
+    store.write(device, made_up)
+    store.write(device, void)
+    assert tuning_in_force(0) == found | {"recorded": 1}
+    ship(made_up)
+    assert tuning_in_force(0)["sha256"] != found["sha256"]
+    assert tuning_in_force(0)["entries"] == 1
+
+
+def test_what_is_in_force_without_a_table_and_records(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITEN_TUNING_STORE", "0")
+    monkeypatch.setattr(in_force, "table_path", lambda capability: tmp_path / "sm_75.json")
+    assert tuning_in_force(0) == {
+        "table": "sm_75.json", "sha256": None, "entries": 0, "valid": 0, "recorded": 0
+    }  # fmt: skip
 
 
 def test_a_table_that_is_none_is_an_error(tmp_path, entry_for):

@@ -394,6 +394,78 @@ def test_a_code_key_ignores_documentation_and_layout_only(kernels):
     assert plain.cache_key != same.cache_key  # line numbers are in the compiled kernel
 
 
+RENAMED = (
+    ("i = ", "lanes = ", "+ i", "+ lanes", "i < n", "lanes < n"),  # a local variable
+    ("def kernel(x, out, n", "def kernel(source, target, count", "out + i", "target + i", "x + i", "source + i",
+     "i < n", "i < count"),
+    ("def scaled", "def scale_of", "scaled(FUNCTION", "scale_of(FUNCTION"),
+    ("SCALE", "FACTOR"),
+    ("TYPE", "KIND"),
+    ("def untouched", "# x\ndef untouched"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("names", RENAMED)
+def test_a_code_key_ignores_names(kernels, names):
+    renamed = KERNELS
+    for old, new in zip(names[::2], names[1::2], strict=True):
+        assert old in renamed
+        renamed = renamed.replace(old, new)
+    assert kernels(renamed).kernel.code_key == kernels(KERNELS).kernel.code_key
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tl.store(out + i", "tl.store(x + i"),  # another parameter
+        ("def kernel(x, out,", "def kernel(out, x,"),  # another order of parameters
+        ("i < n)))", "i < BLOCK)))"),
+        ("SCALE * by", "by * SCALE"),
+        ("SCALE = tl.constexpr(2.0)", "SCALE = tl.constexpr(2)"),
+        ("DEFAULT = 3", "DEFAULT = 4"),
+        ("TYPE = tl.float32", "TYPE = tl.float64"),
+        ("f.shifted(scaled(", "scaled(f.shifted("),
+        ("libdevice.log1p", "libdevice.expm1"),
+        ("BLOCK: tl.constexpr", "BLOCK"),
+        ("math.pi", "math.e"),
+    ],
+)
+def test_a_code_key_follows_the_code(kernels, old, new):
+    assert old in KERNELS
+    changed, plain = kernels(KERNELS.replace(old, new)).kernel, kernels(KERNELS).kernel
+    assert changed.code_key != plain.code_key
+
+
+def test_two_variables_do_not_become_one(kernels):
+    text = """
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
+
+@triton.jit
+def kernel(x, out):
+    a = tl.load(x)
+    b = tl.load(x + 1)
+    tl.store(out, a - b)
+"""
+    swapped, renamed = text.replace("a - b", "b - a"), text.replace("a = ", "c = ").replace("a - b", "c - b")
+    plain, other, same = (kernels(each).kernel.code_key for each in (text, swapped, renamed))
+    assert plain == same != other
+
+
+def test_parameters_of_called_kernels_keep_their_names(kernels):
+    text = """
+from triten.runtime.cuda.triton.lazy_triton import tl, triton
+
+@triton.jit
+def less(a, b):
+    return a - b
+
+@triton.jit
+def kernel(x, out):
+    tl.store(out, less(b=tl.load(x), a=1))
+"""
+    assert kernels(text).kernel.code_key != kernels(text.replace("(a, b)", "(b, a)")).kernel.code_key
+
+
 REAL_KERNELS = """
 import triton
 import triton.language as tl
