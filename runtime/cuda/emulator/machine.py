@@ -466,7 +466,8 @@ class Blocks(Schedule):
                 thread,
                 ILLEGAL_ADDRESS,
             )
-        return self.full(address) | ((ranks + u4(1)) << u4(CLUSTER_SHIFT))
+        result: Array = self.full(address) | ((ranks + u4(1)) << u4(CLUSTER_SHIFT))
+        return result
 
     def load_cluster(self, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
         """Execute ``ld.shared::cluster``; addresses that no ``mapa`` has made are the block's own."""
@@ -477,7 +478,8 @@ class Blocks(Schedule):
         ranks = (addresses >> u8(CLUSTER_SHIFT)).astype(np.int64) - 1
         own, cluster = self.block[chosen], self.launch.cluster
         owners = np.where(ranks < 0, own, own - own % cluster + ranks)
-        ended = ~self.live.reshape(self.count, -1).any(1)[owners]
+        alive: Array = self.live.reshape(self.count, self.threads).any(axis=1)
+        ended = ~alive[owners]
         if ended.any():
             i = int(np.flatnonzero(ended)[0])
             raise Fault(

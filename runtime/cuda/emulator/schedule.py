@@ -342,10 +342,16 @@ class Schedule:
 
     def _check_left(self, ended: Array) -> None:
         """Check the shared memory of blocks whose last thread has ended."""
-        alive = self.live.reshape(self.count, -1).any(1)
+        alive: Array = self.live.reshape(self.count, self.threads).any(axis=1)
         for block in np.unique(self.block[ended]).tolist():
             if not alive[block]:
                 self.shared.check_ended(block, block * self.threads)
+
+    def _of_clusters(self, counts: Array) -> Array:
+        """Return the sum over the cluster of each block."""
+        cluster = self.launch.cluster
+        sums: Array = counts.reshape(-1, cluster).sum(axis=1)
+        return np.repeat(sums, cluster)
 
     def _meet_clusters(self, ready: Array) -> None:
         """Order accesses before the barrier of some clusters, given by their blocks, ahead of those after it."""
@@ -385,10 +391,7 @@ class Schedule:
                     come[block] += passed
             expected = np.bincount(self.block[self.live], minlength=self.count) if count is None else count
             if number == CLUSTER:
-                shape = -1, self.launch.cluster
-                come, expected = (
-                    np.repeat(each.reshape(shape).sum(1), self.launch.cluster) for each in (come, expected)
-                )
+                come, expected = self._of_clusters(come), self._of_clusters(np.asarray(expected))
                 has_waiting = come > 0
             ready = has_waiting & (come >= expected)
             if not ready.any():
