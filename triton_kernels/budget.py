@@ -113,7 +113,7 @@ class Configuration:
 
     @property
     def shape(self) -> tuple[tuple[int, ...], int, int, int]:
-        """What the compiler is told: tile, warps, stages and blocks of a cluster."""
+        """Tile, warps, stages and blocks of a cluster, which determine the compiled code."""
         return self.tile, self.warps, self.stages, self.ctas
 
 

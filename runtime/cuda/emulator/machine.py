@@ -478,7 +478,7 @@ class Blocks(Schedule):
         ranks = (addresses >> u8(CLUSTER_SHIFT)).astype(np.int64) - 1
         own, cluster = self.block[chosen], self.launch.cluster
         owners = np.where(ranks < 0, own, own - own % cluster + ranks)
-        alive: Array = self.live.reshape(self.count, self.threads).any(axis=1)
+        alive: Array = np.asarray(self.live.reshape(self.count, self.threads).any(axis=1))
         ended = ~alive[owners]
         if ended.any():
             i = int(np.flatnonzero(ended)[0])

@@ -342,7 +342,7 @@ class Schedule:
 
     def _check_left(self, ended: Array) -> None:
         """Check the shared memory of blocks whose last thread has ended."""
-        alive: Array = self.live.reshape(self.count, self.threads).any(axis=1)
+        alive: Array = np.asarray(self.live.reshape(self.count, self.threads).any(axis=1))
         for block in np.unique(self.block[ended]).tolist():
             if not alive[block]:
                 self.shared.check_ended(block, block * self.threads)

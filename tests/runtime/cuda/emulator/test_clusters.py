@@ -98,7 +98,7 @@ def test_the_barrier_orders_global_memory_of_a_cluster(machine: Any) -> None:
 
 
 def test_races_between_blocks_of_a_cluster(machine: Any) -> None:
-    """Each missing barrier of the cluster is found: before a read, before the next write, and before the end."""
+    """Find each missing barrier of the cluster: before a read, before the next write, and before the end."""
     whole = PLACES + WRITE + BARRIER + NEXT + READ + BARRIER + WRITE + STORE
     machine.run(whole, machine.empty(4 * 64 * 6), **options(2))
     early = PLACES + WRITE + "bar.sync 0;" + NEXT + READ + BARRIER + STORE
@@ -115,7 +115,7 @@ def test_races_between_blocks_of_a_cluster(machine: Any) -> None:
 
 
 def test_blocks_that_end_first(machine: Any) -> None:
-    """The barrier waits for threads that have not ended (PTX ISA, ``barrier.cluster``)."""
+    """Wait only for threads that have not ended (PTX ISA, ``barrier.cluster``)."""
     once = PLACES + "setp.eq.u32 %p1, %r1, 1; @%p1 bra ON;" + BARRIER + "\nON:\nbar.sync 0;" + BARRIER
     machine.run(once, machine.empty(4 * 64 * 6), **options(2))
     gone = PLACES + WRITE + BARRIER + NEXT + "setp.eq.u32 %p1, %r1, 1; @%p1 ret;" + READ + STORE
