@@ -18,7 +18,7 @@ from ..launch import interpreted, next_power_of_2
 MIN_DESIGN = 90
 """First design whose kernels have clusters."""
 OLDEST_TRITON = (3, 9)
-"""Oldest Triton that compiles these kernels for clusters; 3.6 and 3.8 fail in their pass that assigns tiles to blocks."""
+"""Oldest Triton that compiles these kernels for clusters: 3.6 and 3.8 fail in the pass that assigns tiles to blocks."""
 MAX_CTAS = 8
 """Blocks of a cluster that every device with clusters supports."""
 WARPS, MAX_WARPS = 16, 32
