@@ -62,6 +62,8 @@ class Configuration:
             block more resident.
         resident: the warps that a block has in the end, where the kernel is warp-specialised and the compiler adds
             those that do not compute; None for `warps`.
+        ctas: the blocks of a cluster, as Triton's ``num_ctas``. The tile is that of the cluster, of which each block
+            has an equal share; `blocks` are then those of sm_90 and later designs.
     """
 
     tile: tuple[int, ...] = ()
@@ -71,10 +73,12 @@ class Configuration:
     unaligned: int | None = None
     all_registers: bool | Collection[int] = field(default=False, hash=False, compare=False)
     resident: int | None = field(default=None, hash=False, compare=False)
+    ctas: int = 1
 
     def __str__(self) -> str:
         tile = "x".join(map(str, self.tile))
-        return f"{tile} w{self.warps} s{self.stages}".strip()
+        cluster = f" c{self.ctas}" if self.ctas > 1 else ""
+        return f"{tile} w{self.warps} s{self.stages}{cluster}".strip()
 
     def is_for(self, capability: int) -> bool:
         """Return True if a device supports the configuration.
@@ -106,6 +110,11 @@ class Configuration:
     def elements(self) -> int:
         """Number of elements in a tile."""
         return math.prod(self.tile)
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], int, int, int]:
+        """Tile, warps, stages and blocks of a cluster, which determine the compiled code."""
+        return self.tile, self.warps, self.stages, self.ctas
 
 
 @dataclass(frozen=True)
@@ -184,12 +193,11 @@ class Declaration:
         declared = [
             candidate for candidate in self.configurations.get(dtype, ()) if candidate.is_for(capability)
         ]
-        shape = (launched.tile, launched.warps, launched.stages)
         for candidate in declared:
-            if (candidate.tile, candidate.warps, candidate.stages) == shape:
+            if candidate.shape == launched.shape:
                 return candidate
         for candidate in declared if self.smaller else ():
-            if (candidate.warps, candidate.stages) == shape[1:] and launched.elements <= candidate.elements:
+            if candidate.shape[1:] == launched.shape[1:] and launched.elements <= candidate.elements:
                 return candidate
         return None
 
@@ -219,6 +227,7 @@ def register_limit(
     warps: int,
     stages: int,
     capability: int,
+    ctas: int = 1,
 ) -> int | None:
     """Return the maximum registers per thread for a launch (`maxnreg`), or None if the compiler decides.
 
@@ -229,7 +238,7 @@ def register_limit(
     if declaration is None:
         return None
     tile = tuple(constants[name] for name in declaration.tile)
-    launched = Configuration(tile, warps, stages)  # type: ignore[arg-type]
+    launched = Configuration(tile, warps, stages, ctas=ctas)  # type: ignore[arg-type]
     meant = declaration.covering(declaration.dtype_of(signature), launched, capability)
     if meant is None or not meant.takes_all_registers(capability):
         return None

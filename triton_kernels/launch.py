@@ -48,7 +48,7 @@ class Launch:
         elements: pointers to one element only, whose alignment does not matter.
         tensors: what the tensor descriptors in the signature describe, in its order. Their values are addresses, which
             must be multiples of 16: whoever launches looks at them.
-        num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz: as `Driver.compile` has them.
+        num_warps, num_stages, num_ctas, enable_fp_fusion, enable_reflect_ftz: as `Driver.compile` has them.
     """
 
     __slots__ = (
@@ -85,6 +85,7 @@ class Launch:
         tensors: Sequence[DescribedTensor] = (),
         num_warps: int = 4,
         num_stages: int = 3,
+        num_ctas: int = 1,
         enable_fp_fusion: bool = False,
         enable_reflect_ftz: bool = False,
     ) -> None:
@@ -96,7 +97,7 @@ class Launch:
         rounding = (enable_fp_fusion, enable_reflect_ftz)
         overlapping = self._overlapping(signature, constexprs)
         constexprs = {**constexprs, **overlapping}
-        self._options = (constexprs, frozenset(divisible), num_warps, num_stages, rounding)
+        self._options = (constexprs, frozenset(divisible), (num_warps, num_stages, num_ctas), rounding)
         self._follows = overlapping.get(FOLLOWER, False)
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
         self.aligned = self._compile_aligned
@@ -105,6 +106,8 @@ class Launch:
             planned.launches.append(self)
         if listeners:
             options = {**constexprs, "num_warps": num_warps, "num_stages": num_stages}
+            if num_ctas > 1:
+                options["num_ctas"] = num_ctas
             for listener in listeners:
                 listener.on_launch_planned(kernel, options)
         pointers = tuple(i for i, name in enumerate(signature) if name in self._blocks)
@@ -149,10 +152,10 @@ class Launch:
 
     def _asked(self, divisible: frozenset[str]) -> dict[str, Any]:
         """Return the driver's compile options for the kernel."""
-        constexprs, _, num_warps, num_stages, (fusion, flushes) = self._options
+        constexprs, _, (num_warps, num_stages, num_ctas), (fusion, flushes) = self._options
         capability = self._driver.properties(self._index).capability
         registers = register_limit(
-            self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability
+            self._kernel, self._signature, constexprs, divisible, num_warps, num_stages, capability, num_ctas
         )
         return {
             "num_warps": num_warps,
@@ -161,6 +164,7 @@ class Launch:
             "enable_reflect_ftz": flushes,
             "launch_pdl": self._follows,
             "maxnreg": registers,
+            "num_ctas": num_ctas,
         }
 
     def _compile(self, divisible: frozenset[str]) -> Callable[..., None]:

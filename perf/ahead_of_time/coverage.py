@@ -78,6 +78,11 @@ def kernels_in(files: Mapping[str, Path]) -> list[str]:
     return [f"{module}:{name}" for module, path in files.items() for name in kernels_of(path.read_text())]
 
 
+def configuration_of(tile: tuple[int, ...], options: Mapping[str, Any]) -> Configuration:
+    """Return the configuration of a launch by its tile and Triton's options."""
+    return Configuration(tile, options["num_warps"], options["num_stages"], ctas=options.get("num_ctas", 1))
+
+
 def seen_through_declaration(
     declaration: Declaration,
     target: Target,
@@ -88,7 +93,7 @@ def seen_through_declaration(
     """Return the declaration's match for a launch, or an error message if no declaration covers it."""
     dtype = declaration.dtype_of(signature)
     tile = tuple(constants[name] for name in declaration.tile)
-    launched_configuration = Configuration(tile, options["num_warps"], options["num_stages"])
+    launched_configuration = configuration_of(tile, options)
     covering = declaration.covering(dtype, launched_configuration, target.capability)
     if covering is None:
         return f"{dtype} at {launched_configuration} is launched, but not declared"
@@ -145,7 +150,7 @@ def expectation(launched: Launched, target: Target, request: Request, wide: bool
     names += [name for name, value in request.constants.items() if value is True]
     local = [declaration.local[name][0] for name in names if name in declaration.local]
     bits = {name: element_bits(type_) for name, type_ in request.signature.items() if type_.startswith("*")}
-    lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE)
+    lanes = configuration.elements * declaration.per_index // (warps * WARP_SIZE * configuration.ctas)
     aligned = sorted(set(request.divisible) & set(bits))
 
     rounded = request.constants.get("PRECISION") == "tf32"
@@ -186,7 +191,7 @@ def gaps(
 
     Args:
         kernels: Kernels that must be declared and launched.
-        reached: Kernel, dtype, tile, warps and stages of launches.
+        reached: Kernel, dtype and `Configuration.shape` of launches.
         wide: Kernels whose claims of wide accesses were checked.
 
     A device with less shared memory than its related design is exempt, since its configurations are not
@@ -205,8 +210,7 @@ def gaps(
                 if (
                     target.capability not in RELATIVES
                     and configuration.is_for(target.capability)
-                    and (name, dtype, configuration.tile, configuration.warps, configuration.stages)
-                    not in reached
+                    and (name, dtype, *configuration.shape) not in reached
                 ):
                     yield f"{name}: {dtype} at {configuration} is declared, but no sample reaches it"
         every = (configuration for each in declaration.configurations.values() for configuration in each)

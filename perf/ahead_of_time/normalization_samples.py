@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from ...triton_kernels.normalization.clusters import MIN_DESIGN
 from .sample import FLOATING, Sample, empty, gradients, tt
 
 F = tt.nn.functional
@@ -67,6 +68,15 @@ def long_rows(capability: int) -> Iterator[Sample]:
                     partial(gradients, partial(function, dim=1), empty(512, length, dtype=dtype)),
                     SOFTMAX,
                 )
+    if capability < MIN_DESIGN:
+        return
+    for dtype in ("float32", "bfloat16"):
+        for length in (262144, 100001):
+            yield Sample(
+                f"softmax {dtype} rows of {length}",
+                partial(gradients, partial(tt.softmax, dim=1), empty(512, length, dtype=dtype)),
+                SOFTMAX,
+            )
 
 
 def rows_of_any_length(capability: int) -> Iterator[Sample]:

@@ -23,6 +23,7 @@ from ...triton_kernels.tuning.choice import forced, listening, make_plans_anew
 from ...triton_kernels.tuning.question import Question, candidates, is_same
 from .coverage import (
     Launched,
+    configuration_of,
     expectation,
     functions_in,
     gaps,
@@ -147,8 +148,7 @@ def takes(noted: Mapping[str, Any], question: Question, candidate: Configuration
         return False
     constants, options = noted["constants"], noted["options"]
     tile = tuple(constants[name] for name in DECLARATIONS[question.kernel].tile)
-    launched = Configuration(tile, options["num_warps"], options["num_stages"])
-    return is_same(launched, candidate)
+    return is_same(configuration_of(tile, options), candidate)
 
 
 def _note(
@@ -233,9 +233,8 @@ def main(capability: int, source: str, only_quick: bool, only_some: bool) -> Non
     for entry in entries:
         if isinstance(entry.launched, Launched):
             own = entry.launched
-            shape = own.configuration
             if own.exact:
-                reached.append((entry.request.kernel, own.dtype, shape.tile, shape.warps, shape.stages))
+                reached.append((entry.request.kernel, own.dtype, *own.configuration.shape))
             if entry.wide:
                 wide.append(entry.request.kernel)
     if not only_some:

@@ -47,9 +47,8 @@ def launches_of(workload: Workload, driver: RecordingDriver, version: list[str])
         )
         tile = [noted["constants"][name] for name in declaration.tile]
         entry = Entry(request, workload.name, False, covered)
-        entries.append(
-            describe(entry, driver.target) | {"programs": grid[0] * grid[1] * grid[2], "tile": tile}
-        )
+        blocks = grid[0] * grid[1] * grid[2] * request.options.get("num_ctas", 1)
+        entries.append(describe(entry, driver.target) | {"programs": blocks, "tile": tile})
     return entries
 
 

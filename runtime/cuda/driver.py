@@ -379,6 +379,7 @@ class Driver(StreamCapture):
         enable_reflect_ftz: bool = False,
         maxnreg: int | None = None,
         launch_pdl: bool = False,
+        num_ctas: int = 1,
     ) -> CompiledKernel:
         """Compile a `@triton.jit` function for the current device and cache the result.
 
@@ -393,6 +394,7 @@ class Driver(StreamCapture):
             maxnreg: Maximum registers per thread (PTX ISA, ``.maxnreg``). Default: None, the compiler chooses.
             launch_pdl: If True, a launch may begin before the previous one has ended; the kernel itself waits
                 (PTX ISA, ``griddepcontrol.wait``).
+            num_ctas: Blocks of a cluster, as in Triton: a program is a cluster. More than 1 need sm_90. Default: 1.
 
         Raises:
             TypeError: If a parameter is in neither `signature` nor `constexprs`, or in both.
@@ -402,7 +404,7 @@ class Driver(StreamCapture):
             tuple(signature.items()),
             tuple((name, constexpr_key(value)) for name, value in constexprs.items()),
             divisible,
-            (num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl),
+            (num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl, num_ctas),
             self._thread.device,
         )
         compiled = self._compiled.get(key)
@@ -413,7 +415,13 @@ class Driver(StreamCapture):
                     check_parameters(kernel, signature, constexprs, divisible)
                     self.check_may_load(kernel_name(kernel))
                     options = compiler_options(
-                        num_warps, num_stages, enable_fp_fusion, enable_reflect_ftz, maxnreg, launch_pdl
+                        num_warps,
+                        num_stages,
+                        enable_fp_fusion,
+                        enable_reflect_ftz,
+                        maxnreg,
+                        launch_pdl,
+                        num_ctas,
                     )
                     compiled = self._compile(kernel, signature, constexprs, divisible, options)
                     self._compiled[key] = compiled
@@ -454,6 +462,7 @@ def compiler_options(
     enable_reflect_ftz: bool = False,
     maxnreg: int | None = None,
     launch_pdl: bool = False,
+    num_ctas: int = 1,
 ) -> dict[str, object]:
     """Return Triton's options for the arguments of `Driver.compile`, without options at Triton's defaults."""
     options: dict[str, object] = {
@@ -467,6 +476,8 @@ def compiler_options(
         options["maxnreg"] = maxnreg
     if launch_pdl:
         options["launch_pdl"] = True
+    if num_ctas > 1:
+        options["num_ctas"] = num_ctas
     return options
 
 

@@ -61,10 +61,11 @@ def prepare(
     warps: int,
     extent: int,
     numbers: Mapping[str, str] | None = None,
+    ctas: int = 1,
 ) -> tuple[Launch, tuple[int, ...]]:
     """Return the launch, and the sizes that follow its pointers at each call; `numbers` come after those.
 
-    Pointers without a spec are None in the kernel, and not passed.
+    Pointers without a spec are None in the kernel, and not passed. `ctas` blocks of `warps` are a program.
     """
     kind = integer_type(extent)
     signature = {name: f"*{s.dtype.triton_name}" for name, s in pointers.items() if s is not None}
@@ -78,6 +79,7 @@ def prepare(
         {**constants, **missing, **index},
         divisible=[name for name, value in sizes.items() if value % ALIGNMENT == 0],
         num_warps=warps,
+        num_ctas=ctas,
     )
     return launch, tuple(sizes[name] for name in kernel.arg_names if name in sizes)
 

@@ -16,23 +16,27 @@ from ..conversion import compute_type
 from ..elementwise.elementwise import check_dtypes
 from ..launch import ALIGNMENT, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
+from .clusters import cluster_tile, has_clusters
 from .operands import as_row, as_rows, is_alike, prepare, resident_programs
 from .row_norm_kernels import normalise_rows
 from .vectors import Cut, cut_rows
 
 INTERPRETED_ROW = 1 << 14
 """The longest row that the interpreter takes whole."""
+CLUSTER_LANE, LONGEST_CLUSTER_LANE = 16, 32
+"""Elements of a row that a thread of a cluster holds, and those of the longest rows of 16-bit numbers."""
 LONGEST_CUT = 8192
 """Elements of a row with edges: a lane has eight, and as many of weight and bias that its program keeps."""
 
 
 class RowTile(NamedTuple):
-    """Rows and elements of a block, its warps, and whether it holds whole rows."""
+    """Rows and elements of a program, the warps of a block, whether it holds whole rows, and its blocks."""
 
     rows: int
     elements: int
     warps: int
     whole: bool
+    ctas: int = 1
 
 
 class Rows(NamedTuple):
@@ -93,16 +97,32 @@ def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configurat
 
 
 def chosen_tile(
-    call: StructuredCall, kernel: LazyKernel, dtype: str, rows: Rows, default: Configuration
+    call: StructuredCall,
+    kernel: LazyKernel,
+    dtype: str,
+    rows: Rows,
+    one_block: Configuration,
+    cluster: Configuration | None = None,
 ) -> RowTile:
-    """Return the block of a launch; with edges it has one row, and no more elements per lane than declared."""
-    tuned = default
+    """Return the tile of a launch; with edges it has one row, and no more elements per lane than declared.
+
+    Args:
+        one_block: The default without clusters.
+        cluster: The default for rows that a cluster holds, if there is one.
+    """
+    default = tuned = cluster or one_block
     if not interpreted():
         tuned = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)
-        crowded = tuned.elements * default.warps > default.elements * tuned.warps
-        if (rows.cut.edges and (crowded or tuned.tile[0] > 1)) or not is_alike(tuned, default, rows.body):
+        lanes, default_lanes = tuned.warps * tuned.ctas, default.warps * default.ctas
+        crowded = tuned.elements * default_lanes > default.elements * lanes
+        fits = is_alike(tuned, default, rows.body) or is_alike(tuned, one_block, rows.body)
+        narrow = rows.cut.edges and tuned.warps > default.warps
+        astray = tuned.ctas > 1 and (narrow or not rows.in_vectors or not has_clusters(call.device))
+        if (rows.cut.edges and (crowded or tuned.tile[0] > 1)) or not fits or astray:
             tuned = default
-    return RowTile(*tuned.tile, tuned.warps, rows.body <= tuned.tile[1])
+    if tuned.ctas > 1:
+        chosen("a cluster of blocks", "{} blocks hold a row in their registers", tuned.ctas)
+    return RowTile(*tuned.tile, tuned.warps, rows.body <= tuned.tile[1], tuned.ctas)
 
 
 def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
@@ -128,7 +148,13 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         meant = row_tile(rows, double, longest, 2048 if double or rows.cut.edges else 4096)
         if not rows.in_vectors and not double and not interpreted():
             meant = Configuration(meant.tile, {4: 8, 16: 32}.get(meant.warps, meant.warps))
-        tile = chosen_tile(call, normalise_rows, str(x.dtype.triton_name), rows, meant)
+        cluster = None
+        if rows.body > meant.tile[1] and rows.in_vectors and not double:
+            # With edges weight and bias stay in registers, of which 32 warps have too few.
+            cluster = cluster_tile(call.device, rows.body, CLUSTER_LANE, 16 if rows.cut.edges else 32)
+            if cluster is None and x.itemsize == 2 and not rows.cut.edges:
+                cluster = cluster_tile(call.device, rows.body, LONGEST_CLUSTER_LANE)
+        tile = chosen_tile(call, normalise_rows, str(x.dtype.triton_name), rows, meant, cluster)
         if tile.whole:
             chosen("whole rows", "{} elements of a row fit a block of {}", rows.body, tile.elements)
         else:
@@ -141,7 +167,8 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
         chunk = tile.rows
         if rows.cut.edges and tile.whole:
             # Weights are loaded an element at a time, and once for all rows of a program.
-            chunk = max(cdiv(count, 4 * resident_programs(call, max(32 // tile.warps, 1))), 1)
+            programs = cdiv(resident_programs(call, max(32 // tile.warps, 1)), tile.ctas)
+            chunk = max(cdiv(count, 4 * programs), 1)
         launch, numbers = prepare(
             call,
             normalise_rows,
@@ -165,6 +192,7 @@ def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
             tile.warps,
             (count + rows.period * (chunk + tile.rows)) * max(n, abs(operand.stride), 1) + tile.elements,
             {"eps": "fp64"},
+            tile.ctas,
         )
         grid = (rows.parts(chunk), 1, 1)
 

@@ -18,10 +18,13 @@ from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from ..tuning.choice import configuration
 from . import row_norm
+from .clusters import cluster_tile
 from .operands import accumulator_dtype, as_row, as_rows, prepare, resident_programs
 from .row_norm import RowTile, chosen_tile, row_tile, rows_of
 from .row_norm_backward_kernels import add_up_parts, normalise_rows_backward, weight_gradients
 
+CLUSTER_LANE = 16
+"""Elements of gradient and row each that a thread of a cluster holds, with weight and both sums."""
 ADDED = (256, 16)
 """Parts and columns of a tile that adds up: runs of 64 bytes, so that few columns make programs enough."""
 
@@ -144,7 +147,7 @@ class Backward:
         """True if rows fit a block, so that one pass over gradient and input computes all three gradients."""
         if interpreted():
             return self.rows.body <= row_norm.INTERPRETED_ROW
-        return self.rows.body <= self.longest
+        return self.rows.body <= self.longest or self.cluster is not None
 
     @property
     def longest(self) -> int:
@@ -177,10 +180,20 @@ class Backward:
             },
             tile.warps,
             (self.rows.parts(chunk) * chunk + rows + self.rows.period * tile.rows) * reach + tile.elements,
+            ctas=tile.ctas,
         )
 
     def _chosen(self, kernel: LazyKernel, default: Configuration) -> RowTile:
-        return chosen_tile(self.call, kernel, str(self.specs[1].dtype.triton_name), self.rows, default)
+        dtype = str(self.specs[1].dtype.triton_name)
+        return chosen_tile(self.call, kernel, dtype, self.rows, default, self.cluster)
+
+    @property
+    def cluster(self) -> Configuration | None:
+        """Return the cluster that holds a row which no block does, or None."""
+        body = self.rows.body
+        if interpreted() or body <= self.longest or not self.rows.in_vectors or self.double:
+            return None
+        return cluster_tile(self.call.device, body, CLUSTER_LANE, max_warps=16)
 
     def of_rows(self, grad_input: TensorSpec | None, outs: tuple[Any, Any]) -> Callable[..., None]:
         """Whole rows, or rows in blocks if no sums are wanted."""
@@ -193,10 +206,13 @@ class Backward:
                 (max(1, min(meant.tile[0], 1024 // meant.tile[1])), meant.tile[1]), meant.warps
             )
         needs_params = any(out is not None for out in outs)
+        if needs_params and self.cluster is not None:
+            # Only whole rows have sums for weight and bias.
+            meant = self.cluster
         tile = self._chosen(normalise_rows_backward, meant)
         chunk = tile.rows
         if needs_params:
-            programs = resident_programs(self.call, max(16 // tile.warps, 1))
+            programs = cdiv(resident_programs(self.call, max(16 // tile.warps, 1)), tile.ctas)
             chunk = cdiv(cdiv(max(rows.rows, 1), programs), tile.rows) * tile.rows
         parts = rows.parts(chunk)
         sums = WeightSums(self.call, outs, parts, rows.n, self.dtype)

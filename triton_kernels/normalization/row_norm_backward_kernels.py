@@ -309,6 +309,11 @@ BACKWARD = (
     Configuration((2, 1024), 4, blocks=4),
     Configuration((2, 1024), 8, blocks=2),
 )
+CLUSTERS = (
+    Configuration((1, 16384), 16, blocks={90: 1, 100: 1}, ctas=2),
+    Configuration((1, 32768), 16, blocks={90: 1, 100: 1}, ctas=4),
+    Configuration((1, 65536), 16, blocks={90: 1, 100: 1}, ctas=8),
+)
 BACKWARD_DOUBLE = (
     Configuration((1, 2048), 8, blocks=1),
     Configuration((1, 4096), 16, blocks=1),
@@ -323,7 +328,11 @@ declare(
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
     # Eight warps over rows of 1024 leave a lane half a vector of 16-bit floats.
-    dtypes={("fp32",): BACKWARD, ("fp16", "bf16"): BACKWARD[:-1], ("fp64",): BACKWARD_DOUBLE},
+    dtypes={
+        ("fp32",): (*BACKWARD, *CLUSTERS),
+        ("fp16", "bf16"): (*BACKWARD[:-1], *CLUSTERS),
+        ("fp64",): BACKWARD_DOUBLE,
+    },
     smaller=True,
     operations="12 rows n",
     traffic="3 rows n itemsize, and 8 n for each program of whole rows; of rows longer than a tile 5",

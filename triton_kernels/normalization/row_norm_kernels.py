@@ -210,6 +210,15 @@ FORWARD = (
     Configuration((1, 8192), 32),
 )
 LONGEST = Configuration((1, 32768), 32)
+# Longer rows are held by a cluster's blocks, 16 elements for each lane. Rows with edges also keep weight and bias in
+# registers, and have one block of a multiprocessor; others need so few registers that two are resident.
+CLUSTERS = (
+    Configuration((1, 16384), 16, blocks={90: 1, 100: 1}, ctas=2),
+    Configuration((1, 32768), 16, blocks={90: 1, 100: 1}, ctas=4),
+    Configuration((1, 65536), 16, blocks={90: 1, 100: 1}, ctas=8),
+    Configuration((1, 131072), 32, blocks={90: 1, 100: 1}, ctas=8),
+)
+LONGEST_CLUSTER = Configuration((1, 262144), 32, blocks={90: 1, 100: 1}, ctas=8)
 FORWARD_DOUBLE = (
     Configuration((1, 4096), 16, blocks=1),
     Configuration((1, 2048), 8, blocks=2),
@@ -221,7 +230,11 @@ declare(
     why="24 to 32 warps: 16 elements of a row for each lane, so that two to eight rows load while others are summed",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp16", "bf16"): (*FORWARD, LONGEST), ("fp32",): FORWARD, ("fp64",): FORWARD_DOUBLE},
+    dtypes={
+        ("fp16", "bf16"): (*FORWARD, LONGEST, *CLUSTERS, LONGEST_CLUSTER),
+        ("fp32",): (*FORWARD, *CLUSTERS),
+        ("fp64",): FORWARD_DOUBLE,
+    },
     smaller=True,
     operations="7 rows n",
     traffic="2 rows n itemsize, and n itemsize of weight and bias each; of rows longer than a tile 3",

@@ -15,6 +15,7 @@ from ..elementwise.elementwise import check_devices, check_dtypes
 from ..launch import ALIGNMENT, interpreted, launch_nothing, next_power_of_2
 from ..reduction.sides import INTERPRETED_TILE, Sides, Tile, line_sides, plan_sides
 from ..tuning.choice import configuration
+from .clusters import cluster_tile, has_clusters
 from .operands import is_alike
 from .softmax_kernels import softmax, softmax_backward
 from .vectors import AS_THEY_ARE, Cut, cut_rows
@@ -23,6 +24,8 @@ LONGEST_BYTES = 32768
 """Bytes of rows that a program holds in registers. Longer rows are read twice, in blocks of half the size, since
 each element of a block then has a maximum and a sum that live as long as the row.
 """
+CLUSTER_LANE = 32
+"""Elements of all operands that a thread of a cluster holds."""
 
 
 def longest_row(specs: Sequence[TensorSpec], itemsize: int, is_vectors: bool) -> int:
@@ -111,18 +114,30 @@ def along_rows(names: tuple[str, ...], params: tuple[str, ...], kernel: Any, log
         inner, num_rows = sides.reduced_is_inner, sides.num_rows
         cut = cut_of(sides, [*specs, out])
         body = cut.body(sides.n)
-        longest = longest_row(specs, itemsize, inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0))
-        default = row_tile(1 if cut.edges else num_rows, body, itemsize, inner, longest)
+        in_vectors = inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0)
+        longest = longest_row(specs, itemsize, in_vectors)
+        one_block = default = row_tile(1 if cut.edges else num_rows, body, itemsize, inner, longest)
+        may_cluster = in_vectors and itemsize == 4 and has_clusters(call.device)
+        if may_cluster and body > one_block.tile[1]:
+            default = cluster_tile(call.device, body, CLUSTER_LANE // len(specs)) or one_block
         tiling = default
         if not interpreted():
             step = 1 if inner else step_of(sides)
             dtype = str(specs[-1].dtype.triton_name)
             tiling = configuration(kernel, call.device, dtype, (num_rows, sides.n, step), default)
         is_narrow = not inner and tiling.tile[0] < default.tile[0]
-        if (cut.edges and tiling.tile[0] > 1) or is_narrow or not is_alike(tiling, default, body):
+        fits = is_alike(tiling, default, body) or is_alike(tiling, one_block, body)
+        if (
+            (cut.edges and tiling.tile[0] > 1)
+            or is_narrow
+            or not fits
+            or (tiling.ctas > 1 and not may_cluster)
+        ):
             tiling = default
         outputs, reduced = tiling.tile
         _tell(sides, body, cut, outputs, reduced)
+        if tiling.ctas > 1:
+            chosen("a cluster of blocks", "{} blocks hold a row in their registers", tiling.ctas)
         pointers = {
             name: f"*{spec.dtype.triton_name}"
             for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)
@@ -140,7 +155,7 @@ def along_rows(names: tuple[str, ...], params: tuple[str, ...], kernel: Any, log
             sides,
             pointers,
             constexprs,
-            Tile(outputs, reduced, 1, sides.n, tiling.warps),
+            Tile(outputs, reduced, 1, sides.n, tiling.warps, tiling.ctas),
             kept_names=[f"{param}_kept_stride" for param in params],
             reduced_names=[f"{param}_reduced_stride" for param in params],
         )

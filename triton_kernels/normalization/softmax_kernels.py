@@ -1,5 +1,7 @@
 """The programs of softmax and log_softmax: a row in one block, or longer rows block by block."""
 
+from collections.abc import Mapping
+
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..conversion import convert
@@ -303,6 +305,26 @@ NARROW = (
 )
 # One block of 32 warps instead of two, for a row that is then read once.
 LONG, LONGEST = Configuration((1, 16384), 32, blocks=1), Configuration((1, 32768), 32, blocks=1)
+
+
+def clusters(blocks: Mapping[int, int]) -> tuple[Configuration, ...]:
+    """Return clusters whose lanes hold 32 elements; `blocks` are those of 16 warps that a multiprocessor has.
+
+    Two have 64 KiB of 16-bit numbers in flight, as one has of float32.
+    """
+    return (
+        Configuration((1, 32768), 16, blocks=blocks, ctas=2),
+        Configuration((1, 65536), 16, blocks=blocks, ctas=4),
+        Configuration((1, 131072), 16, blocks=blocks, ctas=8),
+        Configuration((1, 262144), 32, blocks=dict.fromkeys(blocks, 1), ctas=8),
+    )
+
+
+CLUSTERS_BACKWARD = (
+    Configuration((1, 32768), 16, blocks={90: 2, 100: 2}, ctas=4),
+    Configuration((1, 65536), 16, blocks={90: 2, 100: 2}, ctas=8),
+    Configuration((1, 131072), 32, blocks={90: 1, 100: 1}, ctas=8),
+)
 DOUBLE = (
     Configuration((1, 4096), 16),
     Configuration((1, 2048), 16),
@@ -316,7 +338,11 @@ declare(
     why=FORWARD,
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp16", "bf16"): (*NARROW, LONG, LONGEST), ("fp32",): (*NARROW, LONG), ("fp64",): DOUBLE},
+    dtypes={
+        ("fp16", "bf16"): (*NARROW, LONG, LONGEST, *clusters({90: 2, 100: 2})),
+        ("fp32",): (*NARROW, LONG, *clusters({90: 2, 100: 1})),
+        ("fp64",): DOUBLE,
+    },
     smaller=True,
     operations="4 num_rows n, an exponential counted as one",
     traffic="2 num_rows n itemsize; of rows that are longer than a tile 3",
@@ -328,7 +354,7 @@ declare(
     why=FORWARD,
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp32", "fp16", "bf16"): (*NARROW, LONG), ("fp64",): DOUBLE},
+    dtypes={("fp32", "fp16", "bf16"): (*NARROW, LONG, *CLUSTERS_BACKWARD), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 num_rows n",
     traffic="3 num_rows n itemsize; of rows that are longer than a tile 5",

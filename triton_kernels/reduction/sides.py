@@ -49,13 +49,17 @@ Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 
 @dataclass(frozen=True)
 class Tile:
-    """Outputs and reduced elements of a program, and the number of parts that share the reduced side."""
+    """Outputs and reduced elements of a program, and the number of parts that share the reduced side.
+
+    `ctas` blocks of `warps` each are a program's cluster.
+    """
 
     outputs: int
     reduced: int
     splits: int
     chunk: int
     warps: int
+    ctas: int = 1
 
     @property
     def parts(self) -> int:
@@ -278,6 +282,7 @@ def plan_sides(
             if name in order and name != "count" and value % ALIGNMENT == 0
         ],
         num_warps=tile.warps,
+        num_ctas=tile.ctas,
     )
     numbers = tuple(values[name] for name in order if name in values)
     return launch, (cdiv(num_rows, tile.outputs), tile.splits, 1), numbers

@@ -210,6 +210,7 @@ class _Tuner:
             chosen.stages,
             medians,
             drivers.driver().properties(question.device.resolved_index).name,
+            chosen.ctas,
         )
         note(question, entry)
         return Finding(question, dict(zip(usable, times, strict=True)), skipped, chosen, entry)

@@ -23,7 +23,7 @@ class Entry:
         source: hash of the code of the kernel and all that it reaches, without comments, docstrings, line numbers and
             the names of variables and functions. An entry of other code is ignored.
         dtype, shape: as `Question` has them.
-        tile, warps, stages: the configuration.
+        tile, warps, stages, ctas: the configuration.
         microseconds: the medians of all that were timed, by the configurations' text.
         device: the name of the device that they were timed on.
     """
@@ -37,21 +37,25 @@ class Entry:
     stages: int
     microseconds: Mapping[str, float] = field(default_factory=dict)
     device: str = ""
+    ctas: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry as JSON data."""
-        return {
+        """Return the entry as JSON data, without the blocks of a cluster where there is no cluster."""
+        record = {
             "format": FORMAT,
             **vars(self),
             "tile": list(self.tile),
             "microseconds": dict(self.microseconds),
         }
+        if self.ctas == 1:
+            del record["ctas"]
+        return record
 
     def configuration(self, capability: int) -> Configuration | None:
         """Return the declared configuration that the entry names, or None if the kernel no longer has it."""
         if self.source != source_of(self.kernel):
             return None
-        named = Configuration(self.tile, self.warps, self.stages)
+        named = Configuration(self.tile, self.warps, self.stages, ctas=self.ctas)
         for each in declared(self.kernel, self.dtype, capability):
             if is_same(each, named):
                 return each
@@ -75,7 +79,7 @@ def read_entry(record: object) -> Entry | None:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         return None
     texts = [record.get(name) for name in ("kernel", "source", "dtype", "shape", "device")]
-    numbers = [record.get(name) for name in ("warps", "stages")]
+    numbers = [record.get("warps"), record.get("stages"), record.get("ctas", 1)]
     tile, times = record.get("tile"), record.get("microseconds")
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
         return None
@@ -88,7 +92,8 @@ def read_entry(record: object) -> Entry | None:
     if not all(type(time) in (int, float) for time in times.values()):
         return None
     kernel, source, dtype, shape, device = texts
-    return Entry(kernel, source, dtype, shape, tuple(tile), *numbers, times, device)  # type: ignore[arg-type]
+    warps, stages, ctas = numbers
+    return Entry(kernel, source, dtype, shape, tuple(tile), warps, stages, times, device, ctas)  # type: ignore[arg-type]
 
 
 def source_of(kernel: str) -> str | None:

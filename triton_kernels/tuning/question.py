@@ -56,7 +56,7 @@ def capability_of(device: Device) -> int:
 
 def is_same(a: Configuration, b: Configuration) -> bool:
     """Return True if two configurations make the same code, whatever their declared occupancy."""
-    return (a.tile, a.warps, a.stages) == (b.tile, b.warps, b.stages)
+    return a.shape == b.shape
 
 
 def declared(kernel: str, dtype: str, capability: int) -> tuple[Configuration, ...]:

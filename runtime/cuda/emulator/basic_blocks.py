@@ -12,6 +12,8 @@ BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier", "setmaxnreg")
 """Opcodes that end a basic block: the next instruction may be for other threads, or later."""
 _CHANGING = {"volatile", "relaxed", "acquire", "mmio"}
 """Qualifiers of loads that see concurrent stores of other threads (PTX ISA, ``ld``)."""
+CLUSTER = -1
+"""Number of the barrier of a cluster among the barriers of its blocks, which count from 0."""
 
 
 class UntranslatableError(NotImplementedError):
@@ -24,7 +26,7 @@ class End:
 
     - `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``.
     - `target` is the index of the branch target, `guard` the predicate register, with `negated`.
-    - `barrier` has the number of a barrier and its thread count, None for all threads.
+    - `barrier` has the number of a barrier, or `CLUSTER`, and its thread count, None for all threads.
     - `result` is the register that receives the success of a wait.
     - `registers` is the number of registers that a warp waits for.
     - `polls` marks a branch back to the head of a loop that reads what other threads change, so that it may spin.
@@ -56,6 +58,7 @@ def blocks_of(function: Function) -> list[BasicBlock]:
     """Return the basic blocks of a function, in an order in which diverged threads reconverge early."""
     register_index = {name: i for i, name in enumerate(function.registers)}
     code, labels = function.instructions, function.labels
+    _check_cluster_barriers(function)
     starts = {0, *labels.values()}
     starts |= {i + 1 for i, each in enumerate(code) if each.opcode in BRANCHES and _ends(each)}
     ordered = sorted(start for start in starts if start < len(code))
@@ -87,7 +90,9 @@ def _end(
         assert isinstance(target, Symbol)
         # A label after the last instruction is the end of the function.
         end.target = number.get(labels[target.name], count)
-    if last.opcode in ("bar", "barrier"):
+    if last.opcode == "barrier" and last.modifiers[0] == "cluster":
+        end.kind, end.barrier = "bar", (CLUSTER, None)
+    elif last.opcode in ("bar", "barrier"):
         if last.modifiers[0] not in ("sync", "arrive"):
             raise UntranslatableError(f"PTX line {last.line}: '{last.name}' is not emulated")
         end.kind = "bar"
@@ -115,7 +120,27 @@ def _ends(instruction: Instruction) -> bool:
         return instruction.modifiers[0] in ("try_wait", "test_wait")
     if instruction.opcode == "setmaxnreg":
         return instruction.modifiers[0] == "inc"
+    if instruction.opcode == "barrier" and instruction.modifiers[0] == "cluster":
+        return instruction.modifiers[1] == "wait"
     return instruction.opcode not in ("bar", "barrier") or "warp" not in instruction.modifiers
+
+
+def _check_cluster_barriers(function: Function) -> None:
+    """Raise UntranslatableError unless each arrival at a cluster's barrier is followed by its wait."""
+    arrived = False
+    for i, each in enumerate(function.instructions):
+        is_cluster = each.opcode == "barrier" and each.modifiers[0] == "cluster"
+        waits = is_cluster and each.modifiers[1] == "wait"
+        if (
+            waits != arrived
+            or (is_cluster and each.guard is not None)
+            or (waits and i in function.labels.values())
+        ):
+            raise UntranslatableError(
+                f"kernel '{function.name}', PTX line {each.line}: '{each.name}': an arrival at the barrier of a "
+                "cluster is emulated only if the wait follows at once"
+            )
+        arrived = is_cluster and not waits
 
 
 def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:

@@ -13,6 +13,8 @@ from .ptx import Module
 ELF = b"\x7fELF"
 SECTION = b".nv_debug_ptx_txt"
 SIZED, REGISTER_COUNT, FRAME_SIZE, PARAMETER_BANK = 0x04, 0x2F, 0x11, 0x0A
+CLUSTERS_FROM = 90
+"""First compute capability with thread block clusters."""
 REGISTERS = 65_536
 """Registers of a multiprocessor; a block must fit into one."""
 
@@ -102,8 +104,11 @@ def check_resources(
     name: str, module: Module, cubin: bytes, shape: LaunchShape, properties: DeviceProperties
 ) -> None:
     """Raise RuntimeError if a kernel needs more than a device has, or was compiled for another block size."""
-    if shape.cluster > 1:
-        raise RuntimeError(f"kernel '{name}': clusters of {shape.cluster} blocks are not emulated")
+    if shape.cluster > 1 and properties.capability < CLUSTERS_FROM:
+        raise RuntimeError(
+            f"kernel '{name}' wants clusters of {shape.cluster} blocks, {properties.name} (sm_{properties.capability}) "
+            f"has no clusters; they exist from sm_{CLUSTERS_FROM} on"
+        )
     shared = shape.shared + module.shared_size
     if shared > properties.max_shared_memory:
         raise RuntimeError(
@@ -121,4 +126,8 @@ def check_resources(
     if kernel.threads and kernel.threads != shape.threads:
         raise RuntimeError(
             f"kernel '{name}' was compiled for {kernel.threads} threads in a block, not for {shape.threads}"
+        )
+    if kernel.cluster and kernel.cluster != shape.cluster:
+        raise RuntimeError(
+            f"kernel '{name}' was compiled for clusters of {kernel.cluster} blocks, not of {shape.cluster}"
         )

@@ -141,13 +141,14 @@ class EmulatedKernel(CompiledKernel):
         memory = cast(EmulatedMemory, driver.memory(device))
         launch = Launch(
             self._program,
-            (grid[0], grid[1], grid[2]),
+            (grid[0] * binary.num_ctas, grid[1], grid[2]),
             WARP_SIZE * binary.num_warps,
             binary.shared,
             self._arranged(packed),
             memory,
             driver.host_memory,
             driver.strict,
+            binary.num_ctas,
         )
         launch.run()
 

@@ -16,6 +16,7 @@ import numpy as np
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
+from .basic_blocks import UntranslatableError
 from .contraction import Bound, StoreCheck
 from .device_functions import FUNCTIONS
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
@@ -36,6 +37,8 @@ Mask = Array | None
 
 TOGETHER = 16_384
 """Approximate number of threads run together: enough to amortize NumPy calls, few enough for the cache."""
+CLUSTER_SHIFT = 24
+"""Bits of an address within a block's shared memory; above is the block's rank in its cluster, from 1 on."""
 MAX_SHARED = 1 << 27
 """Approximate limit for the bytes of shared memory and its tags, which limits the blocks run together."""
 WARP = 32
@@ -125,6 +128,7 @@ class Launch:
         parameters: Parameters as the driver copies them into the constant bank.
         memory, host: Memory of the device, and page-locked memory of the host.
         strict: If True, reading uninitialized global memory is a fault.
+        cluster: Blocks of a cluster, which are neighbors along the grid's first dimension.
     """
 
     program: Program
@@ -135,11 +139,17 @@ class Launch:
     memory: EmulatedMemory
     host: HostMemory
     strict: bool = True
+    cluster: int = 1
 
     def run(self) -> None:
         """Run all blocks. Raise EmulationError for an illegal operation."""
         gx, gy, gz = self.grid
         count = gx * gy * gz
+        if self.program.has_units and self.cluster > 1:
+            raise UntranslatableError(
+                f"kernel '{self.program.name}': clusters with asynchronous units (mbarrier, wgmma, bulk copies) "
+                "are not emulated"
+            )
         access = GlobalAccess(
             self.memory, self.host, count, self.program.piece, self.strict, self.program.stores
         )
@@ -147,6 +157,7 @@ class Launch:
         if self.program.has_units:
             pieces = max(self.shared // self.program.shared_piece, 1)
             together = max(1, min(together, MAX_SHARED // (pieces * (12 * self.threads // WARP + 8))))
+        together = max(together // self.cluster, 1) * self.cluster
         with np.errstate(all="ignore"):
             for first in range(0, count, together):
                 blocks = Blocks(self, access, first, min(count, first + together))
@@ -195,7 +206,7 @@ class Blocks(Schedule):
             self.shared = ordered = OrderedSharedMemory(*memory_arguments)
             self.units = AsynchronousUnits(self, ordered)
         else:
-            self.shared = SharedMemory(*memory_arguments)
+            self.shared = SharedMemory(*memory_arguments, launch.cluster)
         access.order = self.shared if self.units is None and launch.threads > WARP else None
         self.running: Mask = None
         """Threads that run at this moment."""
@@ -272,12 +283,21 @@ class Blocks(Schedule):
                 return (self.blocks // gx % gy).astype(u4)
             case "ctaid.z":
                 return (self.blocks // gx // gy).astype(u4)
-            case "tid.y" | "tid.z" | "cluster_ctarank" | "cluster_ctaid.x":
+            case "tid.y" | "tid.z" | "cluster_ctaid.y" | "cluster_ctaid.z" | "clusterid.z":
                 return u4(0)
+            case "cluster_ctarank" | "cluster_ctaid.x":
+                cluster = self.launch.cluster
+                return (self.block % cluster).astype(u4) if cluster > 1 else u4(0)
+            case "clusterid.x":
+                return (self.blocks % gx // self.launch.cluster).astype(u4)
+            case "nclusterid.x":
+                return u4(gx // self.launch.cluster)
             case "ntid.x":
                 return u4(self.threads)
-            case "ntid.y" | "ntid.z" | "cluster_nctarank" | "cluster_nctaid.x":
+            case "ntid.y" | "ntid.z":
                 return u4(1)
+            case "cluster_nctarank" | "cluster_nctaid.x":
+                return u4(self.launch.cluster)
             case "nctaid.x" | "nctaid.y" | "nctaid.z":
                 return u4({"x": gx, "y": gy, "z": gz}[name[-1]])
             case "laneid":
@@ -433,6 +453,42 @@ class Blocks(Schedule):
         if not chosen.size:
             return self._nothing(size, count)
         rows = self.shared.load(self.full(address)[chosen], size, count, chosen)
+        return self._gathered(rows, count, mask, chosen)
+
+    def address_in_cluster(self, address: Any, rank: Any, mask: Mask) -> Array:
+        """Execute ``mapa``: the address of a variable in the shared memory of a block of the cluster."""
+        ranks = self.full(rank)
+        chosen = self.some(mask)
+        if chosen.size and int(ranks[chosen].max()) >= self.launch.cluster:
+            thread = int(chosen[np.argmax(ranks[chosen])])
+            raise Fault(
+                f"{ILLEGAL}: mapa to block {int(ranks[thread])} of a cluster of {self.launch.cluster}",
+                thread,
+                ILLEGAL_ADDRESS,
+            )
+        result: Array = self.full(address) | ((ranks + u4(1)) << u4(CLUSTER_SHIFT))
+        return result
+
+    def load_cluster(self, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
+        """Execute ``ld.shared::cluster``; addresses that no ``mapa`` has made are the block's own."""
+        chosen = self.some(mask)
+        if not chosen.size:
+            return self._nothing(size, count)
+        addresses = self.full(address)[chosen]
+        ranks = (addresses >> u8(CLUSTER_SHIFT)).astype(np.int64) - 1
+        own, cluster = self.block[chosen], self.launch.cluster
+        owners = np.where(ranks < 0, own, own - own % cluster + ranks)
+        alive: Array = np.asarray(self.live.reshape(self.count, self.threads).any(axis=1))
+        ended = ~alive[owners]
+        if ended.any():
+            i = int(np.flatnonzero(ended)[0])
+            raise Fault(
+                f"{ILLEGAL}: ld.shared::cluster from block {int(ranks[i])} of the cluster, which has ended",
+                int(chosen[i]),
+                ILLEGAL_ADDRESS,
+            )
+        offsets = addresses & u8((1 << CLUSTER_SHIFT) - 1)
+        rows = self.shared.load_from(owners, offsets, size, count, chosen)
         return self._gathered(rows, count, mask, chosen)
 
     def store_shared(

@@ -49,8 +49,9 @@ class EmulatedCode(MachineCode):
         while self._given_up:
             self._drop(self._given_up.popleft())
         module = parse(ptx_of(cubin))
-        threads = module.kernel(name).threads or WARP_SIZE
-        check_resources(name, module, cubin, LaunchShape(threads, shared), owner.properties(device))
+        kernel = module.kernel(name)
+        shape = LaunchShape(kernel.threads or WARP_SIZE, shared, kernel.cluster or 1)
+        check_resources(name, module, cubin, shape, owner.properties(device))
         variables = owner.load_variables(module)
         handle, program = next(self._handles), Program(module, name, variables, mends=True)
         self._loaded[handle] = _Loaded(name, program, cubin, device, tuple(variables.values()))
@@ -94,10 +95,18 @@ class EmulatedCode(MachineCode):
         blocks: LiveBlocks,
     ) -> None:
         del blocks
-        owner, size = self._owner, (grid[0], grid[1], grid[2])
+        owner, size = self._owner, (grid[0] * shape.cluster, grid[1], grid[2])
         memory = cast(EmulatedMemory, owner.memory(device))
         launch = Launch(
-            program, size, shape.threads, shape.shared, packed, memory, owner.host_memory, owner.strict
+            program,
+            size,
+            shape.threads,
+            shape.shared,
+            packed,
+            memory,
+            owner.host_memory,
+            owner.strict,
+            shape.cluster,
         )
         launch.run()
 

@@ -118,6 +118,7 @@ class Parameter(NamedTuple):
 class Function:
     """Kernel, or a function that kernels call.
 
+    `threads` and `cluster` are the block size and the blocks of a cluster that the code requires, 0 for any.
     `registers` has the width in bits of each register (1 for a predicate), `local` the bytes of local memory per
     thread and the offsets of its variables. `labels` maps a label to the index of the next instruction.
     """
@@ -128,6 +129,7 @@ class Function:
     results: list[Parameter]
     max_registers: int = 0
     threads: int = 0
+    cluster: int = 0
     registers: dict[str, int] = field(default_factory=dict)
     local: int = 0
     locals: dict[str, int] = field(default_factory=dict)
@@ -270,10 +272,12 @@ def _read_function(module: Module, text: str, match: re.Match[str]) -> int:
     if named is None:
         raise PTXSyntaxError(f"PTX line {_line(text, match.start())}: a function without a name")
     function = Function(named[1], is_kernel, _parameters(named[2] or ""), results)
-    for directive, value in re.findall(r"\.(maxnreg|reqntid|maxntid)\s+([\d, ]+)", head):
+    for directive, value in re.findall(r"\.(maxnreg|reqntid|maxntid|reqnctapercluster)\s+([\d, ]+)", head):
         first = int(value.split(",")[0])
         if directive == "maxnreg":
             function.max_registers = first
+        elif directive == "reqnctapercluster":
+            function.cluster = first
         else:
             function.threads = first
     module.functions[function.name] = function

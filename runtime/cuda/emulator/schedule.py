@@ -20,7 +20,7 @@ import numpy as np
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits
 from .barriers import joined
-from .basic_blocks import BasicBlock
+from .basic_blocks import CLUSTER, BasicBlock
 from .error_bounds import ErrorBounds
 from .fault import DIVERGENT, Fault
 from .ordered_memory import OrderedSharedMemory
@@ -30,6 +30,7 @@ from .translate import Translation
 from .warp_group import merged
 
 if TYPE_CHECKING:
+    from .global_memory import GlobalAccess
     from .machine import Launch
 
 Array = np.ndarray[Any, Any]
@@ -107,6 +108,8 @@ class Schedule:
     count: int
     all: Array
     block: Array
+    blocks: Array
+    access: GlobalAccess
     live: Array
     shared: SharedMemory
     units: AsynchronousUnits | None
@@ -155,6 +158,9 @@ class Schedule:
                     if units is not None:
                         self._instruction = end.instruction
                         units.check_ended(self.some(taken))
+                    if self.launch.cluster > 1:
+                        self._instruction = end.instruction
+                        self._check_left(self.some(taken))
                     self._release(queue)
                 if not_taken is not False:
                     self._join(waiting, block.next, not_taken)
@@ -308,11 +314,18 @@ class Schedule:
             active = taken
         number, count = end.barrier
         if active is None and not queue.parked and count is None and isinstance(number, int):
-            self.shared.barrier(slice(None))
+            if number == CLUSTER:
+                self._meet_clusters(np.ones(self.count, np.bool_))
+            else:
+                self.shared.barrier(slice(None))
             self._join(queue.waiting, block.next, None)
             return
         mask = np.ones(self.n, np.bool_) if active is None else active
         self._instruction = end.instruction
+        if number == CLUSTER:
+            key = block.index, CLUSTER
+            queue.parked[key] = queue.parked[key] | mask if key in queue.parked else mask
+            return self._release(queue)
         numbers = self._of_operand(number, queue.registers)
         for each in np.unique(numbers[mask]).tolist():
             own = mask & (numbers == each)
@@ -325,7 +338,28 @@ class Schedule:
             else:
                 key = block.index, each
                 queue.parked[key] = queue.parked[key] | own if key in queue.parked else own
-        self._release(queue)
+        return self._release(queue)
+
+    def _check_left(self, ended: Array) -> None:
+        """Check the shared memory of blocks whose last thread has ended."""
+        alive: Array = np.asarray(self.live.reshape(self.count, self.threads).any(axis=1))
+        for block in np.unique(self.block[ended]).tolist():
+            if not alive[block]:
+                self.shared.check_ended(block, block * self.threads)
+
+    def _of_clusters(self, counts: Array) -> Array:
+        """Return the sum over the cluster of each block."""
+        cluster = self.launch.cluster
+        sums: Array = counts.reshape(-1, cluster).sum(axis=1)
+        return np.repeat(sums, cluster)
+
+    def _meet_clusters(self, ready: Array) -> None:
+        """Order accesses before the barrier of some clusters, given by their blocks, ahead of those after it."""
+        self.shared.cluster_barrier(ready)
+        # The barrier also releases and acquires global memory.
+        blocks = self.blocks[:: self.threads][ready]
+        self.access.synchronised(blocks, "release")
+        self.access.synchronised(blocks, "acquire")
 
     def _of_operand(self, operand: Any, registers: list[Any]) -> Array:
         """Return the number of a barrier or of threads, for each thread."""
@@ -356,6 +390,9 @@ class Schedule:
                 if own == number:
                     come[block] += passed
             expected = np.bincount(self.block[self.live], minlength=self.count) if count is None else count
+            if number == CLUSTER:
+                come, expected = self._of_clusters(come), self._of_clusters(np.asarray(expected))
+                has_waiting = come > 0
             ready = has_waiting & (come >= expected)
             if not ready.any():
                 continue
@@ -379,6 +416,8 @@ class Schedule:
     def _meet(self, number: int, ready: Array, threads: Array, queue: Queue) -> None:
         """Order accesses before a barrier ahead of those after it, in the blocks that are ready."""
         memory = self.shared
+        if number == CLUSTER:
+            return self._meet_clusters(ready)
         if not isinstance(memory, OrderedSharedMemory):
             return memory.barrier(ready)
         for block in np.flatnonzero(ready).tolist():

@@ -44,9 +44,12 @@ class SharedMemory:
         threads: Threads per block.
         piece: Smallest access of the kernel in bytes, or a divisor of it.
         stores: Detector of conflicting stores to one address.
+        cluster: Blocks of a cluster, which may read each other's memory.
     """
 
-    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int, stores: StoreCheck) -> None:
+    def __init__(
+        self, nbytes: int, blocks: int, threads: int, piece: int, stores: StoreCheck, cluster: int = 1
+    ) -> None:
         self.nbytes, self.piece, self.stores = nbytes, piece, stores
         self.stride = nbytes + -nbytes % 16 + 16
         self.data: Array = np.full(self.stride * blocks, POISON, np.uint8)
@@ -59,13 +62,30 @@ class SharedMemory:
         self.epoch: Array = np.zeros(blocks, np.int32)
         self.committed: Array = np.zeros(blocks * threads, np.int32)
         self.pending: list[Pending] = []
+        self.since: Array = np.zeros(blocks, np.int32)
+        """Epoch of each block that began with the last barrier of its cluster."""
+        self.remote: Array | None = None
+        """The `since` at which another block last read a piece; None without clusters."""
+        if cluster > 1:
+            self.remote = np.full(self.writer.size, NEVER, np.int32)
 
     def barrier(self, blocks: Any) -> None:
         """Synchronize all threads of these blocks."""
         self.epoch[blocks] += 1
 
+    def cluster_barrier(self, blocks: Any) -> None:
+        """Synchronize all threads of the clusters that these blocks are."""
+        self.epoch[blocks] += 1
+        self.since[blocks] = self.epoch[blocks]
+
     def positions(
-        self, addresses: Array, nbytes: int, operation: str, threads: Array, alignment: int = 0
+        self,
+        addresses: Array,
+        nbytes: int,
+        operation: str,
+        threads: Array,
+        alignment: int = 0,
+        owners: Array | None = None,
     ) -> Array:
         """Return the positions of accesses in `data`. Raise Fault outside of a block's memory."""
         alignment = alignment or nbytes
@@ -88,7 +108,8 @@ class SharedMemory:
                 int(threads[i]),
                 ILLEGAL_ADDRESS,
             )
-        return addresses.view(np.int64) + self.base[threads]
+        base = self.base[threads] if owners is None else owners * self.stride
+        return addresses.view(np.int64) + base
 
     def _pieces(self, positions: Array, nbytes: int) -> Array:
         return (positions // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
@@ -140,6 +161,10 @@ class SharedMemory:
             twice &= ~same[:, None]
         crossed = (read >= 0) & (read // WARPS == epoch) & (read % WARPS != warp)
         bad = twice | crossed
+        if self.remote is not None:
+            self._check_remote(
+                self.remote[pieces] == self.since[self.block[threads]][:, None], positions, threads
+            )
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))
             where = f"{int(positions[i] - self.base[threads[i]]):#x} of shared memory"
@@ -170,6 +195,59 @@ class SharedMemory:
         positions = self.positions(addresses, nbytes, "load", threads)
         self.note_read(positions, nbytes, threads)
         return self.rows(positions, size, count)
+
+    def load_from(self, owners: Array, addresses: Array, size: int, count: int, threads: Array) -> Array:
+        """Return the contents at addresses in the memory of the blocks `owners` of the threads' clusters."""
+        nbytes = size * count
+        positions = self.positions(addresses, nbytes, "ld.shared::cluster", threads, owners=owners)
+        is_own = owners == self.block[threads]
+        if is_own.any():
+            self.note_read(positions[is_own], nbytes, threads[is_own])
+        if not is_own.all():
+            away = ~is_own
+            self._note_remote_read(positions[away], nbytes, threads[away], owners[away])
+        return self.rows(positions, size, count)
+
+    def _note_remote_read(self, positions: Array, nbytes: int, threads: Array, owners: Array) -> None:
+        """Raise Fault if another block's memory is not written, or was since the last barrier of the cluster."""
+        assert self.remote is not None
+        pieces = self._pieces(positions, nbytes)
+        wrote, since = self.writer[pieces], self.since[owners][:, None]
+        bad = (wrote < 0) | (wrote // WARPS >= since)
+        if bad.any():
+            i, j = (int(k[0]) for k in np.nonzero(bad))
+            offset, thread = int(positions[i] - owners[i] * self.stride), int(threads[i])
+            where = f"{offset:#x} of the shared memory of another block of the cluster"
+            if wrote[i, j] < 0:
+                raise Fault(f"{UNINITIALISED}: {nbytes} bytes at {where}", thread)
+            raise Fault(
+                f"{RACE}: {nbytes} bytes at {where} are read and were written by its warp {int(wrote[i, j]) % WARPS} "
+                "without a barrier of the cluster in between",
+                thread,
+            )
+        self.remote[pieces] = since
+
+    def _check_remote(self, crossed: Array, positions: Array, threads: Array) -> None:
+        """Raise Fault for writes to what another block may still read."""
+        if crossed.any():
+            i = int(np.nonzero(crossed)[0][0])
+            raise Fault(
+                f"{RACE}: {int(positions[i] - self.base[threads[i]]):#x} of shared memory is written, which another "
+                "block of the cluster has read without a barrier of the cluster in between",
+                int(threads[i]),
+            )
+
+    def check_ended(self, block: int, thread: int) -> None:
+        """Raise Fault if a block ends while other blocks may still read its memory."""
+        if self.remote is None:
+            return
+        first = block * self.stride // self.piece
+        if (self.remote[first : first + self.stride // self.piece] == self.since[block]).any():
+            raise Fault(
+                f"{RACE}: the block ends, and another block of the cluster has read its shared memory without a "
+                "barrier of the cluster in between",
+                thread,
+            )
 
     def rows(self, positions: Array, size: int, count: int) -> Array:
         """Return the contents, one row per position."""

@@ -22,7 +22,16 @@ from .kernel_key import triton_identity
 from .lazy_kernel import GLUON
 from .lazy_triton import TYPES, StandIn, constexpr, dtype, jit_as
 
-__all__ = ["OLDEST", "blackwell", "gl", "gluon", "hopper", "is_supported", "shared_descriptor"]
+__all__ = [
+    "OLDEST",
+    "blackwell",
+    "gl",
+    "gluon",
+    "hopper",
+    "is_supported",
+    "is_triton_from",
+    "shared_descriptor",
+]
 
 OLDEST = (3, 9)
 """Oldest Triton whose Gluon has the names that kernels use."""
@@ -36,9 +45,14 @@ def is_supported() -> bool:
         >>> is_supported() in (True, False)
         True
     """
+    return is_triton_from(OLDEST)
+
+
+def is_triton_from(oldest: tuple[int, int]) -> bool:
+    """Return True if the installed Triton is of a version or a later one; do not import it."""
     identity = triton_identity()
     match = None if identity is None else re.match(r"(\d+)\.(\d+)", identity[0])
-    return match is not None and (int(match[1]), int(match[2])) >= OLDEST
+    return match is not None and (int(match[1]), int(match[2])) >= oldest
 
 
 def shared_descriptor(element: str, *block: int) -> str:

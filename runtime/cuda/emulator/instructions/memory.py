@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import arithmetic
-from ..ptx import Address, Immediate, Instruction, Operand, Symbol
+from ..ptx import Address, Immediate, Instruction, Operand, Register, Symbol
 from .error_bounds import bounds_of
 from .writer import EMITTERS, SHORT, Writer, dtype_of, emits, items_of
 
@@ -32,6 +32,8 @@ def _load(writer: Writer, each: Instruction) -> None:
     if space == "param":
         return _load_parameter(writer, each, targets, kind)
     address = ("F, " if space in ("local", "generic") else "") + writer.address(each.operands[1])
+    if "shared::cluster" in each.modifiers:
+        space = "cluster"
     writer.line(f"v = s.load_{space}({address}, {size}, {len(targets)}, {writer.masked})")
     for i, target in enumerate(targets):
         text = f"v[{i}]" if np.dtype(kind).kind == "u" else f"v[{i}].view({SHORT[kind]})"
@@ -63,6 +65,20 @@ def _load_parameter(writer: Writer, each: Instruction, targets: Sequence[Operand
     return None
 
 
+@emits("mapa")
+def _map_to_block(writer: Writer, each: Instruction) -> None:
+    if each.modifiers != ("shared::cluster", "u32") or not isinstance(each.operands[1], Register):
+        raise writer.unknown()
+    address, rank = (writer.read(operand, np.uint32) for operand in each.operands[1:3])
+    writer.store(each.operands[0], f"s.address_in_cluster({address}, {rank}, {writer.masked})", np.uint32)
+
+
+def _refuse_cluster(writer: Writer, each: Instruction) -> None:
+    """Raise UntranslatableError for a write to the shared memory of another block."""
+    if "shared::cluster" in each.modifiers and writer.translation.function.cluster > 1:
+        raise writer.unknown("(writes to the shared memory of another block of the cluster)")
+
+
 @emits("st")
 def _store(writer: Writer, each: Instruction) -> None:
     space, dtype = _space(each), dtype_of(each.modifiers[-1])
@@ -75,6 +91,7 @@ def _store(writer: Writer, each: Instruction) -> None:
             key = f"({address.base.name!r}, {address.offset + i * np.dtype(kind).itemsize})"
             writer.line(f"s.store_parameter(F, {key}, {value}, {writer.masked})")
         return
+    _refuse_cluster(writer, each)
     if "release" in each.modifiers:
         writer.line(f"s.order_memory('release', {writer.masked})")
     address_text = ("F, " if space in ("local", "generic") else "") + writer.address(each.operands[0])
@@ -85,6 +102,7 @@ def _store(writer: Writer, each: Instruction) -> None:
 
 @emits("atom", "red")
 def _atomic(writer: Writer, each: Instruction) -> None:
+    _refuse_cluster(writer, each)
     space = _space(each)
     operation = next(m for m in each.modifiers if m in _ATOMIC)
     dtype = dtype_of(each.modifiers[-1])

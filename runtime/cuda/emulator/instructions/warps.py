@@ -44,6 +44,8 @@ def _active(writer: Writer, each: Instruction) -> None:
 
 @emits("bar", "barrier")
 def _warp_barrier(writer: Writer, each: Instruction) -> None:
+    if each.modifiers[0] == "cluster":  # an arrival, whose wait ends the basic block
+        return
     writer.line(f"s.synchronize_warp({writer.read(each.operands[0], np.uint32)}, {writer.masked})")
 
 

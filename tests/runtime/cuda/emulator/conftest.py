@@ -76,6 +76,7 @@ class Machine:
         strict: bool = True,
         head: str = "",
         mends: bool = False,
+        cluster: int = 1,
     ) -> None:
         """Run a body whose arguments are loaded as %d0, %d1 and so on; `head` has the kernel's directives."""
         parameters = ",\n".join(f".param .u64 kernel_param_{i}" for i in range(len(arguments)))
@@ -83,7 +84,7 @@ class Machine:
         text = HEAD.format(parameters=parameters, head=head, body=loads + "\n" + body)
         program = Program(parse(text), "kernel", {}, mends)
         packed = struct.pack(f"{len(arguments)}Q", *arguments)
-        Launch(program, grid, threads, shared, packed, self.memory, self.host, strict).run()
+        Launch(program, grid, threads, shared, packed, self.memory, self.host, strict, cluster).run()
 
     def each(self, statement: str, dtypes: Any, *inputs: Any) -> Array:
         """Run a statement over %x0, %x1 ... for every element of the inputs, and return %y.

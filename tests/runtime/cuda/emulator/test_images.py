@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import triton
 
-from triten.runtime.cuda.emulator.driver import HOPPER
+from triten.runtime.cuda.emulator.driver import AMPERE, HOPPER
 from triten.runtime.cuda.emulator.images import ImageError, check_resources, code_sizes, most_threads, ptx_of
 from triten.runtime.cuda.emulator.ptx import parse
 from triten.runtime.cuda.machine_code import LaunchShape
@@ -68,7 +68,11 @@ def test_more_threads_than_the_registers_allow_are_refused(tmp_path, capability)
     check_resources("wide", module, cubin, LaunchShape(most), HOPPER)
     with pytest.raises(RuntimeError, match=f"wants {most + 32} threads .* allow {most}: take fewer warps"):
         check_resources("wide", module, cubin, LaunchShape(most + 32), HOPPER)
-    with pytest.raises(RuntimeError, match="clusters of 2 blocks are not emulated"):
+    check_resources("wide", module, cubin, LaunchShape(most, 0, 2), HOPPER)
+    with pytest.raises(RuntimeError, match=r"wants clusters of 2 blocks, .* has no clusters"):
+        check_resources("wide", module, cubin, LaunchShape(most, 0, 2), AMPERE)
+    module.kernel("wide").cluster = 4
+    with pytest.raises(RuntimeError, match="compiled for clusters of 4 blocks, not of 2"):
         check_resources("wide", module, cubin, LaunchShape(most, 0, 2), HOPPER)
 
 
