@@ -25,6 +25,8 @@ from .real_triton import TritonMissingError
 MAGIC = b"TRITENCUBIN\x00"
 DIGEST_SIZE = 32
 PART = "cubins"
+OLDEST_CUDA = 12000
+"""Oldest CUDA version for which kernels are compiled."""
 
 _HEADER_KINDS = {
     name: tuple if hint.startswith("tuple") else {"str": str, "int": int, "bool": bool}[hint]
@@ -147,20 +149,44 @@ def find_or_compile(
     archived = find_archived(request, cuda)
     if archived is not None:
         return archived
-    kernel_store = store()
-    key = None if kernel_store is None else kernel_key(request, cuda)
-    binary = None if kernel_store is None or key is None else kernel_store.read(key)
-    # PTX that a newer driver of the same major version compiled is too new for this driver.
-    if binary is not None and binary.ptx_version <= ptx_version_of(cuda):
+    binary = find_stored(request, cuda)
+    if binary is not None:
         return binary
     try:
         binary = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen, cuda)
     except TritonMissingError as error:
+        kernel_store = store()
         where = "" if kernel_store is None else f" in {kernel_store.directory}"
         raise RuntimeError(
             f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}"
             f"{missing_from_archives(name, capability)}. {error}"
         ) from error
+    kernel_store = store()
+    key = None if kernel_store is None else kernel_key(request, cuda)
     if kernel_store is not None and key is not None:
         kernel_store.write(key, binary)
     return binary
+
+
+def find_stored(request: KernelRequest, cuda: int) -> KernelBinary | None:
+    """Return a kernel from the store; return None if it has none that the driver loads.
+
+    A kernel that was compiled for drivers of an earlier major version also serves: `precompile` without a GPU compiles
+    for the oldest.
+
+    Args:
+        request: The requested kernel.
+        cuda: CUDA version that the driver supports.
+    """
+    kernel_store = store()
+    if kernel_store is None:
+        return None
+    for version in (cuda, *range(cuda // 1000 * 1000 - 1000, OLDEST_CUDA - 1, -1000)):
+        key = kernel_key(request, version)
+        if key is None:
+            return None
+        binary = kernel_store.read(key)
+        # PTX that a newer driver of the same major version compiled is too new for this driver.
+        if binary is not None and binary.ptx_version <= ptx_version_of(cuda):
+            return binary
+    return None
