@@ -35,6 +35,7 @@ from ..runtime.cuda.triton.cubin_store import find_stored, store
 from ..runtime.cuda.triton.forked_compilation import compile_forked, fork
 from ..runtime.cuda.triton.kernel_archive import find_archived
 from ..runtime.cuda.triton.kernel_key import KernelRequest, kernel_key
+from ..runtime.cuda.triton.packaged_kernels import find_packaged
 
 __all__ = ["PrecompiledKernels", "is_precompiling", "precompile"]
 
@@ -422,9 +423,7 @@ def _missing(noted: Sequence[Any], plan: Plan) -> tuple[int, list[KernelRequest]
         if key in keys:
             continue
         keys.add(key)
-        if (
-            find_archived(request, plan.cuda_version) is None
-            and find_stored(request, plan.cuda_version) is None
-        ):
+        found = (find(request, plan.cuda_version) for find in (find_archived, find_stored, find_packaged))
+        if not any(found):
             missing.append(request)
     return len(keys), missing

@@ -1,7 +1,7 @@
 """Compilation of kernels by forked processes, which put them into the store of compiled kernels.
 
 The processes inherit the kernels, whatever module or closure has defined them, and the imported compiler. None of them
-touches a device. Triton's compiler holds the interpreter's lock for most of its time, so threads would gain nothing.
+touches a device.
 """
 
 from __future__ import annotations
