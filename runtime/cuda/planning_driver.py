@@ -80,7 +80,7 @@ class PlanningDriver(RecordingDriver):
         # A new thread must not make a context of the device current.
         type(earlier.thread_state).__init__ = cuda.ThreadState.__init__  # type: ignore[method-assign]
         own = {name: value for name, value in vars(self).items() if name not in ("_thread", "thread_state")}
-        earlier.__class__ = PlanningDriver
+        earlier.__class__ = PlanningDriver  # type: ignore[type-abstract]
         vars(earlier).update(own | {"launch_observer": None})
         return earlier  # type: ignore[return-value]
 

@@ -14,10 +14,11 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .cubin_store import find_or_compile
 from .kernel_key import KernelRequest
+from .lazy_kernel import LazyKernel
 
 MAX_TEXT = 2000
 """Characters of an error that a process reports."""
@@ -74,9 +75,8 @@ def compile_forked(requests: Sequence[KernelRequest], cuda: int, workers: int) -
             worker.end()
 
 
-def _source_length(kernel: object) -> int:
-    source = getattr(kernel, "source", None) or getattr(kernel, "src", "")
-    return len(source)
+def _source_length(kernel: Any) -> int:
+    return len(kernel.source if isinstance(kernel, LazyKernel) else kernel.src)
 
 
 def _import_compiler() -> None:
@@ -142,7 +142,8 @@ def _serve(connection: Connection, requests: Sequence[KernelRequest], cuda: int)
             return
         before, error = _cpu_seconds(), ""
         try:
-            find_or_compile(*requests[index], cuda)
+            request: KernelRequest = requests[index]
+            find_or_compile(*request, cuda)
         except Exception as raised:  # the caller of `compile_forked` decides
             error = f"{type(raised).__name__}: {raised}"[:MAX_TEXT]
         connection.send((_cpu_seconds() - before, error))

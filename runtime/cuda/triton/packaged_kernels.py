@@ -48,7 +48,7 @@ class KernelPackage:
         if index["format"] != FORMAT:
             raise ValueError(f"format {index['format']}")
         self.cuda: int = index["cuda"]
-        self.triton: tuple[str, str] | None = tuple(index["triton"])  # type: ignore[assignment]
+        self.triton: tuple[str, str] | None = tuple(index["triton"])
         self.kernels: Mapping[str, tuple[int, int]] = index["kernels"]
         """Offset and size in the archive of each kernel, by `request_key`."""
 

@@ -27,15 +27,12 @@ for epoch in range(int(sys.argv[2])):
 """
 
 
-def environment_of(folder):
+def run(folder, *arguments, **variables):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TRIT")}
-    return kept | {"TRITEN_CACHE_DIR": str(folder / "ours"), "TRITON_CACHE_DIR": str(folder / "theirs")}
-
-
-def run(folder, *arguments):
+    kept |= {"TRITEN_CACHE_DIR": str(folder / "ours"), "TRITON_CACHE_DIR": str(folder / "theirs")}
     return subprocess.run(
         [sys.executable, "-P", *arguments],
-        env=environment_of(folder),
+        env=kept | variables,
         capture_output=True,
         text=True,
         timeout=600,
@@ -97,6 +94,11 @@ def test_each_kernel_that_does_not_compile_is_named(found):
     assert kind == "RuntimeError" and text.startswith("precompile: 2 of ")
     assert "kernel 'dense': the compiler's process ended (signal SIGABRT)" in text
     assert "kernel 'reduce': ValueError: no such instruction" in text
+
+
+def test_a_device_in_use_is_not_touched(folder, found):
+    done = run(folder, PROGRAM.with_name("precompiled_in_use.py"), TRITEN_CUDA="emulate")
+    assert done.stdout == "3 3 [0.0, 0.0, 0.0]\n", done.stderr
 
 
 def test_the_command_compiles_a_script_until_it_reads_a_value(folder, found):
