@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from triten.runtime.cuda.triton import cubin_store
+from triten.runtime.cuda.triton import cubin_store, kernel_entry
 from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import CubinStore, store
 from triten.runtime.cuda.triton.kernel_entry import DIGEST_SIZE, MAGIC, pack, unpack
@@ -95,10 +95,9 @@ def test_an_entry_under_anothers_name_is_not_taken(kept):
 
 
 def test_an_entry_with_other_fields_is_not_taken(monkeypatch):
-    from triten.runtime.cuda.triton import cubin_store
 
-    fields = cubin_store._HEADER_FIELDS
-    monkeypatch.setattr(cubin_store, "_HEADER_FIELDS", [name for name in fields if name != "num_ctas"])
+    fields = kernel_entry._HEADER_FIELDS
+    monkeypatch.setattr(kernel_entry, "_HEADER_FIELDS", [name for name in fields if name != "num_ctas"])
     data = pack("key", binary_of(1))
     monkeypatch.undo()
     assert unpack("key", data) is None
