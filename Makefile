@@ -18,6 +18,7 @@
 #   make screenshot   the pictures in docs/performance.md: RESULT=full.json, or LIVE=URL of a running `perf serve`; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 (cards by name) and held to its budget; needs no GPU
+#   make kernel-wheels  wheels of compiled kernels into dist/, for TARGETS="80 86 89 90 100 120"; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
 #   make clients      third-party Triton and PyTorch packages, without PyTorch; docs/clients.md. CLIENTS_ARGS="--only liger" picks some
@@ -45,6 +46,8 @@ BASE ?=
 N ?= 20
 TASKS ?=
 AOT_ARGS ?=
+TARGETS ?= 80 86 89 90 100 120
+KERNEL_WHEELS_ARGS ?=
 EMULATE_ARGS ?=
 REHEARSE_ARGS ?=
 ROWS ?=
@@ -89,7 +92,7 @@ QUICK_READY := $(VENV)/.installed-quick
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo environment test test-quick test-random affected mutants lint commit-messages type generate generate-check coverage docs wheel-check release-check changelog bench screenshot bench-launch aot \
+.PHONY: demo environment test test-quick test-random affected mutants lint commit-messages type generate generate-check coverage docs wheel-check release-check changelog bench screenshot bench-launch aot kernel-wheels \
 	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
@@ -191,6 +194,9 @@ bench-launch: $(TEST_READY)
 
 aot: $(TEST_READY)
 	$(RUN) -m triten.perf aot $(AOT_ARGS)
+
+kernel-wheels: $(TEST_READY)
+	$(RUN) -m triten.perf kernel-wheels --target $(TARGETS) $(KERNEL_WHEELS_ARGS)
 
 # The checkout as it stands, for a Python that has CuPy and Triton but no triten.
 AS_PACKAGE = PYTHONPATH="$(CURDIR)" PYTHONUNBUFFERED=1 $(GPU_PYTHON)

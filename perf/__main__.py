@@ -23,6 +23,10 @@ MEASUREMENTS = {
     "graph": (".graph", "what graphs of operators cost"),
     "launch": (".launch", "host time of a kernel's launch"),
     "aot": (".aot", "every kernel compiled for real targets and held to its budget"),
+    "kernel-wheels": (
+        ".kernel_wheels",
+        "wheels of compiled kernels, which triten finds instead of compiling",
+    ),
     "gpu": (".gpu.command", "times on a GPU beside PyTorch, held to targets"),
     "expect": (".gpu.expected", "what those times are by a model of the kernels' code; needs no GPU"),
     "programs": (".programs.command", "programs of other people, written for PyTorch: which run, how fast"),

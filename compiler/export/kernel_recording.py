@@ -24,7 +24,8 @@ from ...runtime.cuda.occupancy import Target
 from ...runtime.cuda.recording_driver import RecordingDriver
 from ...runtime.cuda.triton.assembler import least_cuda
 from ...runtime.cuda.triton.compile import chosen_options
-from ...runtime.cuda.triton.cubin_store import find_or_compile, pack
+from ...runtime.cuda.triton.cubin_store import find_or_compile
+from ...runtime.cuda.triton.kernel_entry import pack
 from ...runtime.cuda.triton.kernel_key import KernelRequest, request_key
 from ..triton.source_files import PREFIX
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...runtime.cuda.occupancy import KNOWN, Target
-from ...runtime.cuda.triton.cubin_store import pack, unpack
 from ...runtime.cuda.triton.kernel_archive import KernelArchive
+from ...runtime.cuda.triton.kernel_entry import pack, unpack
 from ...runtime.regular_file import open_regular
 from .kernel_recording import INDEX, SUFFIX, target_to_json
 

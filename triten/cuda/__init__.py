@@ -31,6 +31,7 @@ _MODULES = {
     ".nvml": (
         "clock_rate device_memory_used list_gpu_processes memory_usage power_draw temperature utilization"
     ),
+    ".precompilation": "PrecompiledKernels is_precompiling precompile",
     ".runtime_api": "CudaError DeferredCudaCallError check_error cudaStatus cudart",
     "..runtime.cuda.devices": (
         "_DeviceGuard _exchange_device _maybe_exchange_device "
@@ -116,6 +117,9 @@ if TYPE_CHECKING:
     from .graphed_callables import make_graphed_callables as make_graphed_callables
     from .memory import *
     from .nvml import *
+    from .precompilation import PrecompiledKernels as PrecompiledKernels
+    from .precompilation import is_precompiling as is_precompiling
+    from .precompilation import precompile as precompile
     from .random import default_generators as _default_generators
     from .random import get_rng_state as get_rng_state
     from .random import get_rng_state_all as get_rng_state_all

@@ -17,6 +17,7 @@ Source: Andy Adinets, Duane Merrill, "Onesweep: A Faster Least Significant Digit
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import Configuration, declare
 from ..programmatic import let_later_begin, wait_for_earlier
+from .bitonic import sort_tile
 from .ordered_keys import bits_of_key, ordered_key
 
 OF_TILE, OF_ALL_BEFORE = tl.constexpr(1), tl.constexpr(2)
@@ -135,7 +136,7 @@ def sweep_by_digit(
     is_first = tile == 0
     tl.atomic_xchg(words, count * 4 + tl.where(is_first, OF_ALL_BEFORE, OF_TILE), sem="release")
     # While others publish, the tile is brought into the order of its digits.
-    word = tl.sort((digit.to(tl.uint32) << 16) | lane.to(tl.uint32))
+    word = sort_tile((digit.to(tl.uint32) << 16) | lane.to(tl.uint32), BLOCK)
     from_lane = (word & 0xFFFF).to(tl.int32)
     before = counted_before(words, is_first, BUCKETS)
     if not is_first:

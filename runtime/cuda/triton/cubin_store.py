@@ -6,9 +6,6 @@ Kernels are the part ``cubins`` of the disk cache (`runtime/disk_cache.py`). An 
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,19 +16,14 @@ from .architecture import check_architecture
 from .assembler import ptx_version_of
 from .compile import KernelBinary, chosen_options, compile_kernel
 from .kernel_archive import find_archived, missing_from_archives
+from .kernel_entry import pack, unpack
 from .kernel_key import KernelRequest, kernel_key
+from .packaged_kernels import find_packaged
 from .real_triton import TritonMissingError
 
-MAGIC = b"TRITENCUBIN\x00"
-DIGEST_SIZE = 32
 PART = "cubins"
-
-_HEADER_KINDS = {
-    name: tuple if hint.startswith("tuple") else {"str": str, "int": int, "bool": bool}[hint]
-    for name, hint in ((f.name, str(f.type)) for f in dataclasses.fields(KernelBinary))
-    if name not in ("cubin", "asm")
-}
-_HEADER_FIELDS = sorted(_HEADER_KINDS)
+OLDEST_CUDA = 12000
+"""Oldest CUDA version for which kernels are compiled."""
 
 
 class CubinStore:
@@ -78,39 +70,6 @@ class CubinStore:
         )
 
 
-def pack(key: str, binary: KernelBinary) -> bytes:
-    """Return an entry's bytes: magic, SHA-256 of the rest, length of the header, header in JSON, cubin."""
-    header = {name: getattr(binary, name) for name in _HEADER_FIELDS}
-    text = json.dumps({"key": key, **header}).encode()
-    body = len(text).to_bytes(4, "little") + text + binary.cubin
-    return MAGIC + hashlib.sha256(body).digest() + body
-
-
-def unpack(key: str, data: bytes) -> KernelBinary | None:
-    """Return the kernel of an entry's bytes; return None unless they are complete and belong to the key."""
-    start = len(MAGIC) + DIGEST_SIZE
-    body = memoryview(data)[start:]
-    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
-        return None
-    end = 4 + int.from_bytes(body[:4], "little")
-    try:
-        header: Any = json.loads(bytes(body[4:end]))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(header, dict) or header.pop("key", None) != key or sorted(header) != _HEADER_FIELDS:
-        return None
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in header.items()
-    }
-    if any(type(value) is not _HEADER_KINDS[name] for name, value in values.items()):
-        return None
-    if not all(isinstance(each, str) for each in values["parameter_types"]):
-        return None
-    if not all(isinstance(each, dict) for each in values["tensor_maps"]):
-        return None
-    return KernelBinary(cubin=bytes(body[end:]), asm={}, **values)
-
-
 _stores: dict[DiskCache, CubinStore] = {}
 
 
@@ -147,20 +106,44 @@ def find_or_compile(
     archived = find_archived(request, cuda)
     if archived is not None:
         return archived
-    kernel_store = store()
-    key = None if kernel_store is None else kernel_key(request, cuda)
-    binary = None if kernel_store is None or key is None else kernel_store.read(key)
-    # PTX that a newer driver of the same major version compiled is too new for this driver.
-    if binary is not None and binary.ptx_version <= ptx_version_of(cuda):
+    binary = find_stored(request, cuda) or find_packaged(request, cuda)
+    if binary is not None:
         return binary
     try:
         binary = compile_kernel(kernel, signature, constexprs, divisible, capability, chosen, cuda)
     except TritonMissingError as error:
+        kernel_store = store()
         where = "" if kernel_store is None else f" in {kernel_store.directory}"
         raise RuntimeError(
             f"kernel '{name}' for sm_{capability} is not in the store of compiled kernels{where}"
             f"{missing_from_archives(name, capability)}. {error}"
         ) from error
+    kernel_store = store()
+    key = None if kernel_store is None else kernel_key(request, cuda)
     if kernel_store is not None and key is not None:
         kernel_store.write(key, binary)
     return binary
+
+
+def find_stored(request: KernelRequest, cuda: int) -> KernelBinary | None:
+    """Return a kernel from the store; return None if it has none that the driver loads.
+
+    A kernel that was compiled for drivers of an earlier major version also serves: `precompile` without a GPU compiles
+    for the oldest.
+
+    Args:
+        request: The requested kernel.
+        cuda: CUDA version that the driver supports.
+    """
+    kernel_store = store()
+    if kernel_store is None:
+        return None
+    for version in (cuda, *range(cuda // 1000 * 1000 - 1000, OLDEST_CUDA - 1, -1000)):
+        key = kernel_key(request, version)
+        if key is None:
+            return None
+        binary = kernel_store.read(key)
+        # PTX that a newer driver of the same major version compiled is too new for this driver.
+        if binary is not None and binary.ptx_version <= ptx_version_of(cuda):
+            return binary
+    return None

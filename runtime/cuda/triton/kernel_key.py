@@ -115,15 +115,19 @@ def kernel_key(request: KernelRequest, cuda: int = 0) -> str | None:
         request: The requested kernel.
         cuda: CUDA version of the driver; the major version decides which `ptxas` assembles (`assembler`).
     """
-    if any(os.environ.get(name, "").lower() not in _OFF for name in ASKING_FOR_COMPILATION):
-        return None
     compiler = triton_identity()
-    if compiler is None or _stages_are_hooked():
+    if compiler is None or compilation_is_requested():
         return None
     described = request.described()
     if described is None:
         return None
     return hashlib.sha256(repr((*described, cuda // 1000, compiler, environment())).encode()).hexdigest()
+
+
+def compilation_is_requested() -> bool:
+    """Return True if the environment or a hook asks Triton to compile each kernel."""
+    asked = any(os.environ.get(name, "").lower() not in _OFF for name in ASKING_FOR_COMPILATION)
+    return asked or _stages_are_hooked()
 
 
 def request_key(request: KernelRequest) -> str | None:

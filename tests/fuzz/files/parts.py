@@ -11,7 +11,7 @@ import zipfile
 import zlib
 
 from triten.distributed.checkpoint.metadata_file import FORMAT as CHECKPOINT
-from triten.runtime.cuda.triton.cubin_store import DIGEST_SIZE, MAGIC
+from triten.runtime.cuda.triton.kernel_entry import DIGEST_SIZE, MAGIC
 
 ALIGNMENT = 64
 LOCAL = struct.Struct("<4s5H3I2H")

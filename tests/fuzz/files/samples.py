@@ -19,8 +19,8 @@ from triten.compiler.export.archive import save as save_program
 from triten.distributed import checkpoint
 from triten.perf.suite.results import Bar, Limits, Result, Row
 from triten.runtime.cuda.triton.compile import KernelBinary
-from triten.runtime.cuda.triton.cubin_store import pack
 from triten.runtime.cuda.triton.kernel_archive import KernelArchive
+from triten.runtime.cuda.triton.kernel_entry import pack
 from triten.safetensors import save as save_safetensors
 from triten.tests.fuzz.files.parts import CheckpointMetadata
 from triten.tests.serialization.test_legacy_files import STORAGE, TENSORS

@@ -15,14 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from triten.runtime.cuda.triton import cubin_store
+from triten.runtime.cuda.triton import cubin_store, kernel_entry
 from triten.runtime.cuda.triton.compile import KernelBinary
-from triten.runtime.cuda.triton.cubin_store import (
-    CubinStore,
-    pack,
-    store,
-    unpack,
-)
+from triten.runtime.cuda.triton.cubin_store import CubinStore, store
+from triten.runtime.cuda.triton.kernel_entry import DIGEST_SIZE, MAGIC, pack, unpack
 from triten.runtime.disk_cache import DEFAULT_MAXSIZE, DiskCache, default_maxsize, default_root
 from triten.tests.shared.threads import PATIENCE
 
@@ -99,10 +95,9 @@ def test_an_entry_under_anothers_name_is_not_taken(kept):
 
 
 def test_an_entry_with_other_fields_is_not_taken(monkeypatch):
-    from triten.runtime.cuda.triton import cubin_store
 
-    fields = cubin_store._HEADER_FIELDS
-    monkeypatch.setattr(cubin_store, "_HEADER_FIELDS", [name for name in fields if name != "num_ctas"])
+    fields = kernel_entry._HEADER_FIELDS
+    monkeypatch.setattr(kernel_entry, "_HEADER_FIELDS", [name for name in fields if name != "num_ctas"])
     data = pack("key", binary_of(1))
     monkeypatch.undo()
     assert unpack("key", data) is None
@@ -126,12 +121,12 @@ def test_an_entry_with_other_fields_is_not_taken(monkeypatch):
 )
 def test_an_entry_whose_header_is_none_is_not_taken(header):
     data = pack("key", binary_of(1))
-    start = len(cubin_store.MAGIC) + cubin_store.DIGEST_SIZE
+    start = len(MAGIC) + DIGEST_SIZE
     end = start + 4 + int.from_bytes(data[start : start + 4], "little")
     if isinstance(header, dict):
         header = json.dumps({**json.loads(data[start + 4 : end]), **header}).encode()
     body = len(header).to_bytes(4, "little") + header + data[end:]
-    assert unpack("key", cubin_store.MAGIC + hashlib.sha256(body).digest() + body) is None
+    assert unpack("key", MAGIC + hashlib.sha256(body).digest() + body) is None
 
 
 def test_a_damaged_entry_can_be_written_anew(kept):
