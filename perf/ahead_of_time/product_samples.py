@@ -13,7 +13,7 @@ from .sample import FLOATING, Sample, empty, tt
 
 NARROW = ("bfloat16", "float16")
 IN_GLUON = {90: "matmul_warp_specialized", 100: "matmul_tensor_memory"}
-WIDE = ("matmul_persistent", *IN_GLUON.values(), "add_parts")
+WIDE = ("matmul_persistent", "matmul_stream_k", *IN_GLUON.values(), "add_parts")
 
 
 def products(capability: int) -> Iterator[Sample]:
@@ -73,7 +73,9 @@ def bulk_products(capability: int) -> Iterator[Sample]:
             (384, 4096, 4096),
             (384, 1024, 512),
             (16, 4096, 4096),
+            (16, 1024, 4096),
             (2, 12288, 4096),
+            (513, 5120, 5120),
         ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype)
             # Sums of 16 rows stay where HMMA leaves them, in pairs.
@@ -167,7 +169,13 @@ def scaled_products(capability: int) -> Iterator[Sample]:
     unit_scale, refused = empty(1), capability < 89
     wide = () if refused else WIDE[:-1]
     for dtype in ("float8_e4m3fn", "float8_e5m2"):
-        for m, n, k in ((8192, 8192, 4096), (1024, 4096, 4096), (512, 512, 512), (16, 4096, 4096)):
+        for m, n, k in (
+            (8192, 8192, 4096),
+            (1024, 4096, 4096),
+            (512, 512, 512),
+            (16, 4096, 4096),
+            (16, 8192, 8192),
+        ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype).t()
             for out, fast in (("bfloat16", True), ("bfloat16", False), ("float32", True), (dtype, True)):
                 yield Sample(
