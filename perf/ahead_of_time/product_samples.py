@@ -282,12 +282,15 @@ def weight_only_products(capability: int) -> Iterator[Sample]:
         scales = empty(4096, dtype=dtype)
         for weight in ("int8", "float8_e5m2", "float8_e4m3fn"):
             refused = weight == "float8_e4m3fn" and capability < 89
-            held = () if refused or dtype == "float32" else ("weight8_matmul",)
+            held = () if refused or dtype == "float32" else ("weight8_matmul", "weight8_stream_k")
             w, unaligned = empty(4096, 4096, dtype=weight), empty(4096, 4096, dtype=weight, offset=1)
             for m in (1, 512, 4096):
                 x = empty(m, 4096, dtype=dtype)
                 call = partial(tt._weight_int8pack_mm, x, w, scales)
                 yield Sample(f"_weight_int8pack_mm {dtype} {weight} {m}", call, held, refused)
+            many, x = empty(98304, 4096, dtype=weight), empty(1, 4096, dtype=dtype)
+            call = partial(tt._weight_int8pack_mm, x, many, empty(98304, dtype=dtype))
+            yield Sample(f"_weight_int8pack_mm {dtype} {weight} of many columns", call, held, refused)
             call = partial(tt._weight_int8pack_mm, x, unaligned, scales)
             yield Sample(f"_weight_int8pack_mm {dtype} {weight}, unaligned", call, (), refused)
     for dtype in NARROW:

@@ -10,6 +10,7 @@ from ...dispatch.structured.choices import chosen
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
+from ...runtime.device import device as Device
 from ..budget import Configuration
 from ..launch import INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..reduction.stream_counters import counters_of
@@ -17,7 +18,7 @@ from ..tuning.choice import configuration
 from .problem import DIVISOR, CannotFuse, Problem, multiprocessors
 from .product import stride_arguments
 from .stream_k_kernels import EIGHT_BITS, FEW_ROWS, MANY_ROWS, PERSISTENT, matmul_stream_k
-from .tile_cost import EPILOGUE_COST, LOAD_COST
+from .tile_cost import EPILOGUE_COST, LOAD_COST, resident
 from .warp_specialized_stream_k import FEW_ROWS as SPECIALIZED_FEW_ROWS
 from .warp_specialized_stream_k import matmul_stream_k_specialized
 
@@ -28,6 +29,10 @@ MAX_ROWS = 64
 """Rows of the result up to which Stream-K is the rule: one row of tiles, bound by the right operand's bytes."""
 MIN_STEPS = 8
 """Minimum K steps of a program: with fewer its ring of stages is never full, and the parts' sums cost more."""
+MIN_WEIGHT_STEPS = 4
+"""Minimum K steps of a program of a weight-only matmul, whose steps are of more elements."""
+MAX_WAVES = 4
+"""Waves of tiles from which on the last wave of a weight-only matmul is a small part of the whole."""
 PART_COST = 160.0
 """Cost of an element of a part that a program stores or adds, in multiply-adds of a slot: a guess, until measured."""
 
@@ -74,12 +79,38 @@ class Division:
         return steps + (EPILOGUE_COST + PART_COST * parts) * rows * columns
 
 
+def divide_tiles(tile: Configuration, m: int, n: int, k: int, batch: int, slots: int) -> Division:
+    """Divide the K steps of a matmul of these sizes among at most `slots` programs."""
+    rows, columns, inner = tile.tile
+    tiles = cdiv(m, rows) * cdiv(n, columns) * batch
+    steps = cdiv(k, inner)
+    return Division(tile, tiles, steps, max(cdiv(tiles * steps, slots), 1))
+
+
 def divide(problem: Problem, tile: Configuration, slots: int) -> Division:
     """Divide the K steps of a matmul among at most `slots` programs."""
-    rows, columns, inner = tile.tile
-    tiles = cdiv(problem.m, rows) * cdiv(problem.n, columns) * problem.batch
-    steps = cdiv(problem.k, inner)
-    return Division(tile, tiles, steps, max(cdiv(tiles * steps, slots), 1))
+    return divide_tiles(tile, *problem.shape, slots)
+
+
+def divide_weight(tile: Configuration, m: int, n: int, k: int, device: Device) -> Division | None:
+    """Return the division of a weight-only matmul, or None if programs of a tile each keep the device as busy.
+
+    Args:
+        tile: The tile; its `blocks` are the programs of a multiprocessor.
+        m: Number of rows of the result, in the interpreter any number, else at most those of a tile.
+        n: Number of columns of the result.
+        k: Number of elements of a sum.
+        device: The device.
+    """
+    if interpreted():
+        division = divide_tiles(tile, m, n, k, 1, 1)
+        slots = 2 * division.tiles + 1
+        return divide_tiles(tile, m, n, k, 1, slots) if division.steps >= MIN_STEPS else None
+    slots = multiprocessors(device) * resident(tile)
+    division = divide_tiles(tile, m, n, k, 1, slots)
+    if division.share < MIN_WEIGHT_STEPS or division.tiles >= MAX_WAVES * slots:
+        return None
+    return division
 
 
 def is_specialized(problem: Problem) -> bool:
@@ -226,19 +257,35 @@ def plan(problem: Problem, division: Division, left: Description, right: Descrip
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
-    grid = (division.programs, 1, 1)
     numbers_by_name = {**sizes, **values}
     numbers = tuple(numbers_by_name[name] for name in kernel.arg_names if name in numbers_by_name)
     pointers = 3 + problem.epilogue.pointers
-    allocate, device, counters = (
-        get_allocator("cuda").allocate,
-        problem.device,
-        counters_of(driver(), problem.device),
-    )
-    nbytes, num_counters = 8 * division.programs * block_m * block_n, division.tiles * cdiv(block_m, 64)
+    launch_with_parts = with_parts(launch, division, problem.device, cdiv(block_m, 64))
 
     def run(*arguments: int | float) -> None:
+        launch_with_parts(arguments[:pointers], (*numbers, *arguments[pointers:]))
+
+    return run
+
+
+def with_parts(
+    launch: Launch, division: Division, device: Device, groups: int = 1
+) -> Callable[[tuple[int | float, ...], tuple[int | float, ...]], None]:
+    """Return ``launch(pointers, numbers)`` of a kernel that takes parts and counters between these.
+
+    Args:
+        launch: The kernel's launch.
+        division: The division of its steps.
+        device: The device.
+        groups: Counters of a tile.
+    """
+    grid = (division.programs, 1, 1)
+    allocate, counters = get_allocator("cuda").allocate, counters_of(driver(), device)
+    rows, columns = division.configuration.tile[:2]
+    nbytes, num_counters = 8 * division.programs * rows * columns, division.tiles * groups
+
+    def run(pointers: tuple[int | float, ...], numbers: tuple[int | float, ...]) -> None:
         parts, counted = allocate(nbytes, device), counters.current(num_counters)
-        launch(grid, *arguments[:pointers], parts.address, counted.address, *numbers, *arguments[pointers:])
+        launch(grid, *pointers, parts.address, counted.address, *numbers)
 
     return run
