@@ -155,6 +155,23 @@ def descriptions_of_sources(problem: Problem) -> tuple[Description, Description]
     return left, right
 
 
+def plan_row(problem: Problem, is_rule: bool) -> Callable[..., None] | None:
+    """Return the Stream-K launch of a matmul of one row, for aligned addresses; None if another kernel serves it.
+
+    Args:
+        problem: The matmul.
+        is_rule: True if Stream-K serves it unless the tuner has measured otherwise.
+    """
+    properties = driver().properties(problem.device.resolved_index)
+    if not multiplied_by_tensor_cores(problem) or problem.k == 0 or properties.design < FIRST_DESIGN:
+        return None
+    left, right = describe(problem.left), describe(problem.right)
+    if left is None or right is None or max(problem.shape) > INT32_MAX:
+        return None
+    division = stream_k.division_of(problem, for_interpreter(problem), 0.0, is_rule)
+    return None if division is None else stream_k.plan(problem, division, left, right)
+
+
 def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None:
     """``launch(a, b, [addend,] out, *scales)`` over addresses that are multiples of 16; None where there is none.
 

@@ -17,7 +17,7 @@ from ..reduction.stream_counters import counters_of
 from ..tuning.choice import configuration
 from .problem import DIVISOR, CannotFuse, Problem, multiprocessors
 from .product import stride_arguments
-from .stream_k_kernels import EIGHT_BITS, FEW_ROWS, MANY_ROWS, PERSISTENT, matmul_stream_k
+from .stream_k_kernels import EIGHT_BITS, FEW_ROWS, MANY_ROWS, OTHER_KERNEL, matmul_stream_k
 from .tile_cost import EPILOGUE_COST, LOAD_COST, resident
 from .warp_specialized_stream_k import FEW_ROWS as SPECIALIZED_FEW_ROWS
 from .warp_specialized_stream_k import matmul_stream_k_specialized
@@ -125,13 +125,17 @@ def is_specialized(problem: Problem) -> bool:
     )
 
 
-def division_of(problem: Problem, for_interpreter: Configuration, persistent: float) -> Division | None:
-    """Return the division of a matmul that Stream-K serves, or None where a persistent kernel serves it.
+def division_of(
+    problem: Problem, for_interpreter: Configuration, other: float, is_rule: bool | None = None
+) -> Division | None:
+    """Return the division of a matmul that Stream-K serves, or None where another kernel serves it.
 
     Args:
         problem: A matmul whose operands have tensor descriptors.
         for_interpreter: Tile in the interpreter, where a program costs far more than its elements.
-        persistent: Cost of the persistent kernel with its best tile.
+        other: Cost of the other kernel with its best tile.
+        is_rule: True if Stream-K serves the matmul unless the tuner has measured otherwise. Default: True for up to
+            `MAX_ROWS` rows.
     """
     if problem.precision == "tf32":
         return None
@@ -147,14 +151,15 @@ def division_of(problem: Problem, for_interpreter: Configuration, persistent: fl
     divisions = [divide(problem, tile, slots) for tile in tiles]
     if divisions[0].share < MIN_STEPS or divisions[0].tiles * divisions[0].steps > INT32_MAX - slots:
         return None
-    is_rule = problem.m <= MAX_ROWS
-    if not is_rule and min(division.cost for division in divisions) >= persistent:
+    if is_rule is None:
+        is_rule = problem.m <= MAX_ROWS
+    if problem.m > MAX_ROWS and min(division.cost for division in divisions) >= other:
         return None
     name = problem.left.dtype.triton_name
     assert name is not None
-    rule = tiles[0] if is_rule else PERSISTENT
+    rule = tiles[0] if is_rule else OTHER_KERNEL
     tile = configuration(kernel, problem.device, name, problem.shape, rule)
-    return None if tile == PERSISTENT else divide(problem, tile, slots)
+    return None if tile == OTHER_KERNEL else divide(problem, tile, slots)
 
 
 def fused_configuration(tile: Configuration) -> Configuration:

@@ -120,8 +120,8 @@ EIGHT_BITS = (
     Configuration((64, 64, 128), 4, 8, {90: 1, 100: 1}),
 )
 
-PERSISTENT = Configuration((0, 0, 0), 1, 1, {90: 1, 100: 1})
-"""The candidate that leaves a matmul to the persistent kernels."""
+OTHER_KERNEL = Configuration((0, 0, 0), 1, 1, {90: 1, 100: 1})
+"""The candidate that leaves a matmul to another kernel: a persistent one, or a matrix-vector multiplication."""
 
 declare(
     matmul_stream_k,
@@ -129,8 +129,8 @@ declare(
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
     dtypes={
-        ("bf16", "fp16"): (*FEW_ROWS, *MANY_ROWS, PERSISTENT),
-        ("fp8e4nv", "fp8e5"): (*EIGHT_BITS, PERSISTENT),
+        ("bf16", "fp16"): (*FEW_ROWS, *MANY_ROWS, OTHER_KERNEL),
+        ("fp8e4nv", "fp8e5"): (*EIGHT_BITS, OTHER_KERNEL),
     },
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and 8 bytes for each sum of a tile's part that another program adds",

@@ -9,7 +9,7 @@ from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper
 from ..budget import Configuration, declare
 from .product import tile_of
 from .split_k import store_sums
-from .stream_k_kernels import PERSISTENT
+from .stream_k_kernels import OTHER_KERNEL
 
 
 @gluon.jit
@@ -263,7 +263,7 @@ declare(
     why="a block's shared memory is a multiprocessor's: a ring of stages that is never empty between tiles",
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
-    dtypes={("bf16", "fp16"): (*FEW_ROWS, *MANY_ROWS, PERSISTENT)},
+    dtypes={("bf16", "fp16"): (*FEW_ROWS, *MANY_ROWS, OTHER_KERNEL)},
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and 8 bytes for each sum of a tile's part that another program adds",
     loads=("a", "b"),

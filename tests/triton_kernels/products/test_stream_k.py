@@ -192,7 +192,7 @@ import triten as tt
 from triten.perf.ahead_of_time.recording import RecordingDriver
 from triten.runtime.cuda import driver as cuda
 from triten.runtime.cuda.occupancy import KNOWN
-from triten.triton_kernels.products.stream_k_kernels import PERSISTENT
+from triten.triton_kernels.products.stream_k_kernels import OTHER_KERNEL
 from triten.triton_kernels.tuning import choice
 from triten.triton_kernels.tuning.question import declared
 
@@ -210,13 +210,19 @@ found = {"x".join(map(str, size)): launched(*size) for size in (
     (16, 6144, 4096), (2, 4096, 4096), (64, 28672, 4096), (8, 4096, 14336), (4, 128256, 4096), (16, 512, 4096),
     (16, 4096, 512), (513, 5120, 5120), (4096, 4096, 4096), (3000, 14336, 4096),
 )}
+row = tt.empty(1, 4096, dtype=tt.bfloat16, device="cuda")
+square, tall = (tt.empty(size, 4096, dtype=tt.bfloat16, device="cuda") for size in (4096, 128256))
+for name, right in (("a row", square), ("a row by columns", square.t()), ("a row, many columns", tall.t())):
+    cuda._driver.launched.clear()
+    tt.mm(row, right)
+    found[name] = [noted["kernel"].__name__ for noted in cuda._driver.launched]
 questions = []
 with choice.listening(lambda question, default: questions.append((question, default))):
     choice.make_plans_anew()
     launched(16, 6144, 4096)
     launched(513, 5120, 5120)
 asked = [question for question, _ in questions if ":matmul_stream_k" in question.kernel]
-with choice.forced(asked[0], PERSISTENT):
+with choice.forced(asked[0], OTHER_KERNEL):
     choice.make_plans_anew()
     found["left to others"] = launched(16, 6144, 4096)
 tiles = []
@@ -254,6 +260,8 @@ def test_plans_on_sm_90(has_gluon):
     assert found["64x28672x4096"] == [[kernel, 132]]
     assert found["8x4096x14336"] == [[kernel, 131]]
     assert found["4x128256x4096"] == [[kernel, 132]]
+    assert found["a row"] == [kernel]
+    assert found["a row by columns"] == found["a row, many columns"] == ["matvec"]
     for size in ("16x512x4096", "16x4096x512", "513x5120x5120", "left to others"):
         assert found[size][0][0] == "matmul_persistent"
     for size in ("4096x4096x4096", "3000x14336x4096"):
@@ -316,3 +324,32 @@ def test_warp_specialized_sums_have_the_bits_of_tritons():
     assert names == ["matmul_stream_k_specialized", "matmul_stream_k"] * 2
     assert {grid for name, grid in launched if name.startswith("matmul")} == {3}
     assert not any(counters)
+
+
+def fused(kernels, function, *arguments):
+    """Return the compiled function's result, and the text of the only kernel that it launched."""
+    compiled = tt.compile(function)
+    compiled(*arguments)
+    kernels.clear()
+    return compiled(*arguments), list(kernels)
+
+
+def test_a_fused_epilogue_gives_the_bits_of_the_matmul(drawn, kernels):
+    (x, _), (w, _), (residual, _) = drawn(6, 1096), drawn(40, 1096), drawn(6, 40)
+    eager = tt.relu(tt.mm(x, w.t()) * 0.125) + residual
+    got, names = fused(kernels, lambda x, w, r: tt.relu(tt.mm(x, w.t()) * 0.125) + r, x, w, residual)
+    assert np.array_equal(bits(got), bits(eager))
+    assert len(names) == 1 and names[0] != "matmul_stream_k"
+
+
+def test_a_fused_prologue_gives_the_bits_of_the_matmul(rng, drawn, kernels):
+    (x, _), (scale, _) = drawn(6, 1104), drawn(40, 1)
+    weight = tt.from_numpy(rng.integers(-8, 8, (40, 1104)).astype(np.int8)).to("cuda")
+
+    def computed(x, weight, scale):
+        return tt.relu(tt.mm(x, (weight.to(tt.float16) * scale).t()))
+
+    eager = computed(x, weight, scale)
+    got, names = fused(kernels, computed, x, weight, scale)
+    assert np.array_equal(bits(got), bits(eager))
+    assert len(names) == 1 and names[0] != "matmul_stream_k"
