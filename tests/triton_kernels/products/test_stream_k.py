@@ -307,7 +307,7 @@ held(lambda a, b, row: tt.addmm(row, a, b, alpha=2), drawn(5, 520), drawn(200, 5
 stream_k.MAX_ROWS = 1024
 for module in (stream_k, stream_k_kernels):
     module.FEW_ROWS = stream_k_kernels.MANY_ROWS
-stream_k.SPECIALIZED_FEW_ROWS = warp_specialized_stream_k.MANY_ROWS[1:]
+stream_k.SPECIALIZED_FEW_ROWS = warp_specialized_stream_k.MANY_ROWS
 held(lambda a, b, row: tt.relu(a @ b), drawn(200, 136).t(), drawn(200, 200), drawn(200))
 memory = counters_of(driver(), tt.device("cuda", 0)).current(8)
 found = np.empty(16, np.int32)
