@@ -127,6 +127,10 @@ def gluon_products(kernel: str) -> Iterator[Sample]:
             yield Sample(
                 f"{label} {dtype}, without Gluon", partial(without_gluon, call), ("matmul_persistent",)
             )
+        call = partial(tt.mm, empty(16, 8192, dtype=dtype), empty(8192, 8192, dtype=dtype).t())
+        yield Sample(
+            f"mm {dtype} of few rows, without Gluon", partial(without_gluon, call), ("matmul_stream_k",)
+        )
         for gelu in (False, True):
             yield Sample(
                 f"addmm {dtype} and {'gelu' if gelu else 'relu'}, many tiles",

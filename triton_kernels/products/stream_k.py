@@ -148,7 +148,8 @@ def division_of(
     kernel, tiles = matmul_stream_k, FEW_ROWS if problem.left.dtype.itemsize == 2 else EIGHT_BITS
     if is_specialized(problem):
         kernel, tiles = matmul_stream_k_specialized, SPECIALIZED_FEW_ROWS
-    divisions = [divide(problem, tile, slots) for tile in tiles]
+    design = driver().properties(problem.device.resolved_index).design
+    divisions = [divide(problem, tile, slots) for tile in tiles if tile.is_for(design)]
     if divisions[0].share < MIN_STEPS or divisions[0].tiles * divisions[0].steps > INT32_MAX - slots:
         return None
     if is_rule is None:
