@@ -110,6 +110,44 @@ def {name}(
     )
 """
 
+STREAM_K = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out,
+    {others}parts, counters, m, n, k, batches, share, sz, sm, sn, alpha, beta,
+    A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr, A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr{whole_parameter},
+):
+    tiles_m, tiles_n, steps = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), tl.cdiv(k, BLOCK_K)
+    each = tiles_m * tiles_n
+    begin = tl.program_id(0) * share
+    end = tl.minimum(begin + share, each * batches * steps)
+    for tile in range(begin // steps, tl.cdiv(end, steps)):
+        batch = tile // each
+        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
+        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
+        start = tile * steps
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in range(tl.maximum(begin - start, 0), tl.minimum(end - start, steps)):
+            inner = step * BLOCK_K
+            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
+            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+        to_rows, to_columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
+        inside = (to_rows < m)[:, None] & (to_columns < n)[None, :]
+        first, last = start // share, (start + steps - 1) // share
+        is_whole = first == last
+        if not is_whole:
+            is_whole, total = joined_sums(total, parts, counters + tile, first, last, inside, BLOCK_M, BLOCK_N)
+        if is_whole:
+            {name}_elements(
+                total, addend, out, {others}batch.to(tl.int64), to_rows, to_columns, {quads_of_whole}m, n,
+                sz, sm, sn, alpha, beta, ACTIVATION
+            )
+"""
+
 ADDENDS = {
     "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
@@ -124,7 +162,7 @@ QUADS = {
     "quads_of_part": "tl.program_id(0) % across * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
 }
 """Groups of four columns of a tile, as random words count them, if there are random ops."""
-FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
+FORMS = {"tiled": TILED, "persistent": PERSISTENT, "stream_k": STREAM_K, "parts": PARTS}
 IMPORTS = {
     "tiled": (
         "from triten.triton_kernels.products.epilogue import finish",
@@ -135,6 +173,12 @@ IMPORTS = {
         "from triten.triton_kernels.products.epilogue import finish",
         "from triten.triton_kernels.products.persistent import operand_tile",
         "from triten.triton_kernels.products.product import tile_of",
+    ),
+    "stream_k": (
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.persistent import operand_tile",
+        "from triten.triton_kernels.products.product import tile_of",
+        "from triten.triton_kernels.products.stream_k_kernels import joined_sums",
     ),
     "parts": (
         "from triten.triton_kernels.programmatic import wait_for_earlier",

@@ -221,7 +221,7 @@ class WrittenEpilogue:
         own_sums, in_loop = "", ""
         if self.prologues and form.startswith("tiled"):
             own_sums = sums_text(self.kernel.name, self.prologues, imports)
-        elif self.prologues and form.startswith("persistent"):
+        elif self.prologues and form.startswith(("persistent", "stream_k")):
             in_loop = lines_in_loop("persistent", self.prologues, imports)
         beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node

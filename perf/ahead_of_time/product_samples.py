@@ -13,7 +13,7 @@ from .sample import FLOATING, Sample, empty, tt
 
 NARROW = ("bfloat16", "float16")
 IN_GLUON = {90: "matmul_warp_specialized", 100: "matmul_tensor_memory"}
-WIDE = ("matmul_persistent", *IN_GLUON.values(), "add_parts")
+WIDE = ("matmul_persistent", "matmul_stream_k", *IN_GLUON.values(), "add_parts")
 
 
 def products(capability: int) -> Iterator[Sample]:
@@ -73,7 +73,9 @@ def bulk_products(capability: int) -> Iterator[Sample]:
             (384, 4096, 4096),
             (384, 1024, 512),
             (16, 4096, 4096),
+            (16, 1024, 4096),
             (2, 12288, 4096),
+            (513, 5120, 5120),
         ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype)
             # Sums of 16 rows stay where HMMA leaves them, in pairs.
@@ -125,6 +127,10 @@ def gluon_products(kernel: str) -> Iterator[Sample]:
             yield Sample(
                 f"{label} {dtype}, without Gluon", partial(without_gluon, call), ("matmul_persistent",)
             )
+        call = partial(tt.mm, empty(16, 8192, dtype=dtype), empty(8192, 8192, dtype=dtype).t())
+        yield Sample(
+            f"mm {dtype} of few rows, without Gluon", partial(without_gluon, call), ("matmul_stream_k",)
+        )
         for gelu in (False, True):
             yield Sample(
                 f"addmm {dtype} and {'gelu' if gelu else 'relu'}, many tiles",
@@ -167,7 +173,13 @@ def scaled_products(capability: int) -> Iterator[Sample]:
     unit_scale, refused = empty(1), capability < 89
     wide = () if refused else WIDE[:-1]
     for dtype in ("float8_e4m3fn", "float8_e5m2"):
-        for m, n, k in ((8192, 8192, 4096), (1024, 4096, 4096), (512, 512, 512), (16, 4096, 4096)):
+        for m, n, k in (
+            (8192, 8192, 4096),
+            (1024, 4096, 4096),
+            (512, 512, 512),
+            (16, 4096, 4096),
+            (16, 8192, 8192),
+        ):
             a, b = empty(m, k, dtype=dtype), empty(n, k, dtype=dtype).t()
             for out, fast in (("bfloat16", True), ("bfloat16", False), ("float32", True), (dtype, True)):
                 yield Sample(
@@ -274,12 +286,15 @@ def weight_only_products(capability: int) -> Iterator[Sample]:
         scales = empty(4096, dtype=dtype)
         for weight in ("int8", "float8_e5m2", "float8_e4m3fn"):
             refused = weight == "float8_e4m3fn" and capability < 89
-            held = () if refused or dtype == "float32" else ("weight8_matmul",)
+            held = () if refused or dtype == "float32" else ("weight8_matmul", "weight8_stream_k")
             w, unaligned = empty(4096, 4096, dtype=weight), empty(4096, 4096, dtype=weight, offset=1)
             for m in (1, 512, 4096):
                 x = empty(m, 4096, dtype=dtype)
                 call = partial(tt._weight_int8pack_mm, x, w, scales)
                 yield Sample(f"_weight_int8pack_mm {dtype} {weight} {m}", call, held, refused)
+            many, x = empty(98304, 4096, dtype=weight), empty(1, 4096, dtype=dtype)
+            call = partial(tt._weight_int8pack_mm, x, many, empty(98304, dtype=dtype))
+            yield Sample(f"_weight_int8pack_mm {dtype} {weight} of many columns", call, held, refused)
             call = partial(tt._weight_int8pack_mm, x, unaligned, scales)
             yield Sample(f"_weight_int8pack_mm {dtype} {weight}, unaligned", call, (), refused)
     for dtype in NARROW:

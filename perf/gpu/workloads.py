@@ -132,6 +132,9 @@ def products(scale: int) -> Iterator[Workload]:
     for m, n, k in SCALED:
         n, k = (max(size // scale // 16 * 16, 16) for size in (n, k))  # cuBLAS takes no others
         yield scaled_product(max(m // scale, 1), n, k)
+    from .decode_workloads import decode
+
+    yield from decode(scale)
 
 
 def memory_bound(scale: int) -> Iterator[Workload]:

@@ -13,7 +13,7 @@ from ...runtime.scalar_type import BY_NAME
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
-from . import tensor_memory, warp_specialized
+from . import stream_k, tensor_memory, warp_specialized
 from .last_wave import LAUNCH_COST, best_cut, in_two, part_of
 from .persistent import (
     EIGHT_BITS,
@@ -143,10 +143,40 @@ def refused(why: str) -> None:
     choices.chosen("no tensor descriptors", why)
 
 
+def descriptions_of_sources(problem: Problem) -> tuple[Description, Description]:
+    """Return the tensor maps of the sources of computed operands. Raise CannotFuse if a kernel cannot load them."""
+    left, right = (describe(each) for each in problem.loaded)
+    if left is None or right is None:
+        raise CannotFuse("tensor maps do not describe what an operand is computed of")
+    if not problem.keeps_order(64):
+        raise CannotFuse("an operand would be added up in another order")
+    if problem.precision == "tf32" and (left.transposed or not right.transposed):
+        raise CannotFuse("an operand that lies across the inner side is turned round in registers")
+    return left, right
+
+
+def plan_row(problem: Problem, is_rule: bool) -> Callable[..., None] | None:
+    """Return the Stream-K launch of a matmul of one row, for aligned addresses; None if another kernel serves it.
+
+    Args:
+        problem: The matmul.
+        is_rule: True if Stream-K serves it unless the tuner has measured otherwise.
+    """
+    properties = driver().properties(problem.device.resolved_index)
+    if not multiplied_by_tensor_cores(problem) or problem.k == 0 or properties.design < FIRST_DESIGN:
+        return None
+    left, right = describe(problem.left), describe(problem.right)
+    if left is None or right is None or max(problem.shape) > INT32_MAX:
+        return None
+    division = stream_k.division_of(problem, for_interpreter(problem), 0.0, is_rule)
+    return None if division is None else stream_k.plan(problem, division, left, right)
+
+
 def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None:
     """``launch(a, b, [addend,] out, *scales)`` over addresses that are multiples of 16; None where there is none.
 
-    With `cuts`, a product whose last wave would leave most multiprocessors idle may be two launches (`last_wave`).
+    With `cuts`, a product of few rows may be divided by its K steps (`stream_k`), and one whose last wave would leave
+    most multiprocessors idle may be two launches (`last_wave`).
 
     The addend's and the output's addresses need be multiples only where tensor maps describe them, and are asked to be
     all the same.
@@ -190,18 +220,31 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             candidates,
             key=lambda one: cost(one, tiles_in(one, problem) * problem.batch, problem.k, num_multiprocessors),
         )
-        if plain:
-            name = problem.left.dtype.triton_name
-            assert name is not None
-            kernel, rule = matmul_persistent, chosen
-            if specialized is not None and form is not None:
-                kernel, rule = form.KERNEL, specialized
-            tuned = configuration(kernel, problem.device, name, problem.shape, rule)
-            cuts = cuts and tuned == rule
-            if specialized is not None:
-                specialized = tuned
-            elif tuned in large:
-                chosen = tuned
+    waits = specialized is None and not interpreted()
+    best = (
+        cost(chosen, tiles_in(chosen, problem) * problem.batch, problem.k, num_multiprocessors)
+        if waits
+        else 0.0
+    )
+    division = stream_k.division_of(problem, for_interpreter(problem), best) if cuts else None
+    if division is not None:
+        if fused is not None and fused.has_prologue:
+            if not problem.computes_seldom(division.configuration.tile):
+                raise CannotFuse("an operand would be computed too often")
+            left, right = descriptions_of_sources(problem)
+        return stream_k.plan(problem, division, left, right)
+    if not interpreted() and plain:
+        name = problem.left.dtype.triton_name
+        assert name is not None
+        kernel, rule = matmul_persistent, chosen
+        if specialized is not None and form is not None:
+            kernel, rule = form.KERNEL, specialized
+        tuned = configuration(kernel, problem.device, name, problem.shape, rule)
+        cuts = cuts and tuned == rule
+        if specialized is not None:
+            specialized = tuned
+        elif tuned in large:
+            chosen = tuned
     factors = problem.epilogue.factors
     halved = None
     if cuts and out is not None and (factors is None or not factors.row_wise):
@@ -230,13 +273,7 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         if interpreted() or worthwhile_parts(last, 1, num_multiprocessors, 1) > 1:
             raise CannotFuse("its last wave adds up in an order of its own")
     if fused is not None and fused.has_prologue:
-        left, right = (describe(each) for each in problem.loaded)
-        if left is None or right is None:
-            raise CannotFuse("tensor maps do not describe what an operand is computed of")
-        if not problem.keeps_order(64):
-            raise CannotFuse("an operand would be added up in another order")
-        if problem.precision == "tf32" and (left.transposed or not right.transposed):
-            raise CannotFuse("an operand that lies across the inner side is turned round in registers")
+        left, right = descriptions_of_sources(problem)
     if specialized is not None and form is not None and out is not None:
         if fused is not None and fused.result is not None:
             problem = replace(problem, out=replace(problem.out, dtype=fused.result))

@@ -197,6 +197,25 @@ def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, 
     return min(next_power_of_2(m), max(1, tile // inner)), inner
 
 
+class Division(NamedTuple):
+    """Division of a matrix-vector multiplication: the tile, and the parts of each row with their length."""
+
+    tile: tuple[int, int]
+    splits: int
+    chunk: int
+
+
+def division_of(device: Device, sizes: tuple[int, int, int], matrix: Lines) -> Division:
+    """Divide a matrix-vector multiplication of sizes (batch, m, k): a few long rows have several parts."""
+    batch, m, k = sizes
+    rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
+    blocks = cdiv(m, rows) * batch
+    slots = 2 * blocks if interpreted() else RESIDENT * multiprocessors(device)
+    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), slots // blocks))
+    chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
+    return Division((rows, inner), max(1, cdiv(k, chunk)), chunk)
+
+
 def plan_product(
     device: Device,
     how: Accumulation,
@@ -209,15 +228,9 @@ def plan_product(
 ) -> Any:
     """Return ``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
     batch, m, k = sizes
-    rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
-    blocks = cdiv(m, rows) * batch
-    slots = 2 * blocks if interpreted() else RESIDENT * multiprocessors(device)
-    splits = max(1, min(cdiv(k, TILES_IN_PART * inner), slots // blocks))
-    chunk = cdiv(max(cdiv(k, splits), 1), inner) * inner
-    splits = max(1, cdiv(k, chunk))
+    tile, splits, chunk = division_of(device, sizes, matrix)
     plain: tuple[dict[str, str], dict[str, object]] = ({}, {"alpha": None, "beta": None})
     numbers = plain if scales is None else scales.signature(addend is not None)
-    tile = rows, inner
     if splits == 1:
         whole = Part(device, how, sizes, matrix, vector, addend, out, numbers, 1, chunk, tile)
 
@@ -230,7 +243,7 @@ def plan_product(
     chosen(
         "split-K",
         "{} blocks of lines are few, and {} elements of a line are summed in {} parts",
-        blocks,
+        cdiv(m, tile[0]) * batch,
         k,
         splits,
     )

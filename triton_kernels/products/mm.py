@@ -11,11 +11,11 @@ from ...runtime.allocator import get_allocator
 from ...runtime.float32_precision import matmul_allows_tf32
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
-from ..launch import ALIGNMENT, launch_nothing
-from .bulk import plan_bulk
+from ..launch import ALIGNMENT, interpreted, launch_nothing
+from .bulk import plan_bulk, plan_row
 from .complex_matmul import complex_product
 from .matmul import plan_tiled
-from .matvec import Lines, plan_product
+from .matvec import Lines, division_of, plan_product
 from .problem import CannotFuse, Epilogue, FusedEpilogue, Matrices, Problem, Scales, expanded
 from .product import accumulation
 from .repacked import plan_repacked, turned
@@ -108,11 +108,13 @@ def plan_vectors(problem: Problem) -> Callable[..., None] | None:
     if problem.batch > 1 and matrix.strides[0] == 0:
         return None
     out, addend = problem.out, problem.epilogue.addend
+    sizes = problem.batch, out.sizes[line], problem.k
+    lines = Lines(matrix.dtype, matrix.strides[0], matrix.strides[line], matrix.strides[inner])
     product = plan_product(
         problem.device,
         problem.how,
-        (problem.batch, out.sizes[line], problem.k),
-        Lines(matrix.dtype, matrix.strides[0], matrix.strides[line], matrix.strides[inner]),
+        sizes,
+        lines,
         Lines(vector.dtype, vector.strides[0], vector.strides[line]),
         Lines(out.dtype, out.strides[0], out.strides[line]),
         None if addend is None else Lines(addend.dtype, addend.strides[0], addend.strides[line]),
@@ -128,7 +130,12 @@ def plan_vectors(problem: Problem) -> Callable[..., None] | None:
         else:
             product(a, b, old, out_data, numbers)
 
-    return run
+    if not by_row or interpreted():
+        return run
+    # A row by a matrix whose rows are contiguous takes two launches of `matvec`, and one of Stream-K.
+    streamed = plan_row(problem, division_of(problem.device, sizes, lines).splits > 1)
+    pointers = 3 if addend is None else 4
+    return run if streamed is None else where_aligned(streamed, pointers, lambda: run)
 
 
 def with_other_way(bulk: Callable[..., None], problem: Problem, pointers: int) -> Callable[..., None]:

@@ -32,6 +32,48 @@ def part_sums(
 
 
 @triton.jit
+def store_sums(
+    total,
+    addend,
+    out,
+    scale_a,
+    scale_b,
+    scale_out,
+    batch,
+    rows,
+    columns,
+    mask,
+    m,
+    n,
+    oz,
+    om,
+    on,
+    sz,
+    sm,
+    sn,
+    alpha,
+    beta,
+    ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr,
+    SATURATES: tl.constexpr,
+):
+    """Apply the epilogue to a tile of sums and store it through pointers; `batch` has 64 bits."""
+    total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
+    value = None
+    if addend is not None:
+        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
+        value = value.to(total.dtype)
+    total = finish(total, value, alpha, beta, ACTIVATION)
+    if SATURATES:
+        total = saturated(total, scale_out, out.dtype.element_ty)
+    tl.store(
+        out + batch * oz + rows[:, None] * om + columns[None, :] * on,
+        convert(total, out.dtype.element_ty),
+        mask=mask,
+    )
+
+
+@triton.jit
 def add_parts(
     parts,
     addend,
@@ -66,19 +108,10 @@ def add_parts(
     columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (rows < m)[:, None] & (columns < n)[None, :]
     total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
-    total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
-    value = None
-    if addend is not None:
-        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
-        value = value.to(total.dtype)
-    total = finish(total, value, alpha, beta, ACTIVATION)
-    if SATURATES:
-        total = saturated(total, scale_out, out.dtype.element_ty)
-    tl.store(
-        out + batch * oz + rows[:, None] * om + columns[None, :] * on,
-        convert(total, out.dtype.element_ty),
-        mask=mask,
-    )
+    store_sums(
+        total, addend, out, scale_a, scale_b, scale_out, batch, rows, columns, mask, m, n, oz, om, on, sz, sm, sn,
+        alpha, beta, ACTIVATION, ROW_WISE, SATURATES,
+    )  # fmt: skip
 
 
 declare(

@@ -130,6 +130,16 @@ class Products:
         groups = self.blocks.groups_of_warps(mask, "wgmma.mma_async")
         if not groups.size:
             return
+        apart = _by_accumulators(registers[targets[0]], groups)
+        if len(apart) > 1:
+            for some in apart:
+                lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
+                lanes[some] = True
+                self.multiply(
+                    registers, targets, shape, types, left, right, scale, signs, transposed, saturates,
+                    lanes.reshape(-1),
+                )  # fmt: skip
+            return
         columns, depth = shape
         d_type, a_type, b_type = types
         sums = self._sums(registers, targets, groups, d_type == "f16")
@@ -281,3 +291,16 @@ class Products:
             rows.append(raw)
         numbers = warp_group.exact(np.stack(rows), type_name)
         return numbers.transpose(0, 2, 1) if transposed else numbers
+
+
+def _by_accumulators(register: Any, groups: Array) -> list[Array]:
+    """Split warpgroups by the accumulators that they have in flight in a register.
+
+    Warpgroups of several blocks execute an instruction together, and one of them may begin a sum while another goes on.
+    """
+    if not isinstance(register, InFlight):
+        return [groups]
+    numbers = np.zeros(groups.size, np.int64)
+    for number, part in enumerate(register.parts(), 1):
+        numbers[part.sums.lanes[groups * GROUP]] = number
+    return [groups[numbers == number] for number in np.unique(numbers)]

@@ -243,6 +243,9 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.value(), name)
 
+    def __getitem__(self, index: Any) -> Any:
+        return self.value()[index]
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         return np.asarray(self.value(), dtype)
 

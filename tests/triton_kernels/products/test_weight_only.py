@@ -197,3 +197,33 @@ def test_meta():
     assert made.shape == (2, 64) and made.dtype is tt.bfloat16
     packed = tt._convert_weight_to_int4pack(tt.empty(16, 64, dtype=tt.uint8, device="meta"), 8)
     assert packed.shape == (2, 1, 32, 4) and packed.dtype is tt.int32
+
+
+@pytest.mark.parametrize("weight", ["int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("size", [(1, 1100, 72), (16, 1040, 130)], ids=str)
+def test_programs_share_the_steps_of_eight_bits(rng, kernels, weight, size):
+    m, k, n = size
+    x = tt.from_numpy(rng.standard_normal((m, k))).to("cuda", tt.bfloat16)
+    w = tt.from_numpy(rng.integers(-16, 16, (n, k))).to(getattr(tt, weight)).to("cuda")
+    scales = tt.from_numpy(rng.random(n)).to("cuda", tt.bfloat16)
+    got = tt._weight_int8pack_mm(x, w, scales)
+    near(got, (x.double() @ w.double().t() * scales.double()).cpu().numpy(), "bfloat16")
+    assert kernels.count("weight8_stream_k") == 1 and "weight8_matmul" not in kernels
+    assert np.array_equal(bits(got), bits(tt._weight_int8pack_mm(x, w, scales)))
+
+
+@pytest.mark.parametrize("m", [1, 5, 16])
+def test_programs_share_the_steps_of_four_bits(rng, kernels, m):
+    k, n, group = 1152, 72, 128
+    integers, packed = packed_weight(rng, n, k, 4)
+    x = tt.from_numpy(rng.standard_normal((m, k))).to("cuda", tt.bfloat16)
+    numbers = tt.from_numpy(rng.standard_normal((k // group, n, 2))).to("cuda", tt.bfloat16)
+    got = tt._weight_int4pack_mm(x, packed.to("cuda"), group, numbers)
+    scale, zero = (numbers.double().cpu().numpy().repeat(group, 0)[..., i].T for i in (0, 1))
+    near(got, x.double().cpu().numpy() @ ((integers - 8) * scale + zero).T, "bfloat16", 1.5)
+    assert kernels.count("weight4_stream_k") == 1 and "weight4_matmul" not in kernels
+    assert np.array_equal(bits(got), bits(tt._weight_int4pack_mm(x, packed.to("cuda"), group, numbers)))
+
+
+def bits(tensor):
+    return tensor.cpu().view(tt.int16).numpy()
