@@ -27,6 +27,7 @@ from ...triton_kernels.tuning.entry import Entry, source_of
 from ...triton_kernels.tuning.table import read_table, table_text
 from ..refusal import RefusalError, expression, require_writable
 from ..result_file import installed_versions
+from .convolution_workloads import convolution_gradients
 from .workloads import Operand, Workload, attention, convolutions, products, rows_of_networks
 
 tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
@@ -100,7 +101,7 @@ def write_table(path: Path, capability: int, device: str, measured: list[Entry])
 
 def calls(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
     """Yield the tuning calls: a label, a function, and its arguments."""
-    for family in (products, convolutions, rows_of_networks, attention):
+    for family in (products, convolutions, convolution_gradients, rows_of_networks, attention):
         for workload in family(1):
             label = f"{workload.group}: {workload.name}"
             if pattern.search(label) and reaches(workload.needs):

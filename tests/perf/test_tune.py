@@ -3,7 +3,7 @@
 import argparse
 
 import triten as tt
-from triten.perf.gpu import tune, workloads
+from triten.perf.gpu import tune
 from triten.triton_kernels.tuning import choice
 from triten.triton_kernels.tuning.entry import Entry, source_of
 from triten.triton_kernels.tuning.report import Finding, Report
@@ -45,8 +45,8 @@ def test_a_table_is_renewed(tmp_path):
 def test_every_workload_becomes_a_call_that_runs(tmp_path, monkeypatch, capsys):
     """At the sizes of a rehearsal; what is measured is made up, what runs is not."""
     monkeypatch.setattr(tune, "what_is_missing", lambda: "")
-    for family in ("products", "convolutions", "rows_of_networks", "attention"):
-        real = getattr(workloads, family)
+    for family in ("products", "convolutions", "convolution_gradients", "rows_of_networks", "attention"):
+        real = getattr(tune, family)
         monkeypatch.setattr(tune, family, lambda scale, real=real: list(real(64))[:3])
     monkeypatch.setattr(tune, "OPTIMIZER_SIZES", ((5,), (3, 4)))
     ran = []
