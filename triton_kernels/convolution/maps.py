@@ -74,7 +74,7 @@ def tiles_over(positions: Triple, columns: int, candidate: Configuration) -> int
 
 
 class Maps(NamedTuple):
-    """What a convolution's tensor maps describe.
+    """Tensors that a convolution's tensor maps describe.
 
     Args:
         pixels: the source, folded by the strides if there are any and the convolution is not transposed.

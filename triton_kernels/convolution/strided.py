@@ -1,8 +1,8 @@
 """Strides of a convolution as views that tensor maps describe: a map takes any step along its dimensions.
 
 A dimension whose taps all read one phase of the stride (one tap, or a dilation that the stride divides) is a
-view with a stride of one. Otherwise lines and pixels are folded by the stride into (images, lines, phases of
-a line, pixels, phases of a pixel by channels), the five dimensions that a tensor map has.
+view with a stride of one. Otherwise lines and pixels are folded by the stride. The map then has the dimensions
+(images, lines, phases of a line, pixels, phases of a pixel by channels), as many as a map may have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cost model of a convolution's tiles by tensor descriptors: cycles of the busiest multiprocessor.
 
 A step of a tile (one tap of a block of channels) takes the longer of two times: of its multiply-adds, and of its
-operands' way from L2. The model names the fastest of five tiles for each of the four 3x3 layers of ResNet-50 that
-an H200 timed (`tuning/tables/sm_90.json`), where operands arrived at 8.3 to 9.0 TB/s with tiles of 128x64.
+operands' way from L2. An H200 timed five tiles for four 3x3 layers of ResNet-50 (`tuning/tables/sm_90.json`). With
+tiles of 128x64, operands of three layers arrived at 8.3 to 9.0 TB/s. The model names each layer's fastest tile.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from ..budget import Configuration
 from ..launch import cdiv
 
-MULTIPLY_ADDS = 4096
-"""Bytes of multiplied elements of one operand in a cycle: 2,048 of two bytes on sm_90."""
+MULTIPLY_BYTES = 4096
+"""Multiply-adds of a multiprocessor in a cycle times the element's bytes: 2,048 of two bytes on sm_90."""
 BYTES = 36
 """Bytes that a multiprocessor gets from L2 in a cycle, with all of them loading: 8.5 TB/s for 132 at 1.76 GHz."""
 MULTIPLY_SHARE = 1 / 8
@@ -33,7 +33,7 @@ def tile_time(
         True
     """
     rows, columns, depth = configuration.tile[:3]
-    multiply = rows * columns * depth * itemsize / MULTIPLY_ADDS
+    multiply = rows * columns * depth * itemsize / MULTIPLY_BYTES
     load = (rows + columns) * depth * itemsize / BYTES
     step = max(multiply, load) + MULTIPLY_SHARE * min(multiply, load)
     return cdiv(tiles, num_multiprocessors) * steps * step

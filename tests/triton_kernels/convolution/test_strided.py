@@ -12,10 +12,16 @@ import pytest
 import triten as tt
 from triten.dispatch.structured import choices
 from triten.runtime.tensor_spec import TensorSpec
+from triten.triton_kernels.budget import Configuration, name_of
 from triten.triton_kernels.convolution import bulk_parts
+from triten.triton_kernels.convolution.bulk_kernels import convolve_bulk
+from triten.triton_kernels.convolution.maps import tiles_over
 from triten.triton_kernels.convolution.strided import folded, folded_wholly, subsampled
+from triten.triton_kernels.convolution.tile_time import tile_time
 from triten.triton_kernels.convolution.volume import Window
 from triten.triton_kernels.tuning.choice import make_plans_anew
+from triten.triton_kernels.tuning.question import shape_class
+from triten.triton_kernels.tuning.table import read_table, table_path
 
 functional = tt.nn.functional
 TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 3e-2}
@@ -184,7 +190,10 @@ import json, sys
 import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import driver
+from triten.triton_kernels.budget import Configuration, name_of
 from triten.triton_kernels.convolution import bulk_parts
+from triten.triton_kernels.convolution.bulk_kernels import convolve_bulk
+from triten.triton_kernels.convolution.maps import tiles_over
 
 F, names, rng = tt.nn.functional, [], np.random.default_rng(5)
 driver().observe_launches(lambda name, grid, stream, launch: (names.append([name, grid[0]]), launch()))
@@ -265,18 +274,18 @@ def launched(call):
     names = [noted["kernel"].__name__ for noted in driver.launched]
     return result, [[name, grid[0] * grid[1] * grid[2]] for name, grid in zip(names, driver.grids)]
 
-for batch in (64, 8):
-    for channels, filters, size, stride, side in RESNET50:
-        x, w, padding = last(batch, channels, side, side), last(filters, channels, size, size), size // 2
-        out, forward = launched(lambda: tt.conv2d(x, w, None, stride, padding))
-        change, rest = last(*out.shape), ([stride] * 2, [padding] * 2, [1, 1])
-        backward = [
-            launched(lambda: call(change, other, list(each.shape), *rest, 1))[1]
-            for call, other, each in (
-                (tt.ops.aten.convolution_backward_input, w, x), (tt.ops.aten.convolution_backward_weight, x, w),
-            )
-        ]
-        print(json.dumps([[batch, channels, filters, size, stride, side], forward, *backward]))
+layers = [(64, *layer) for layer in RESNET50] + [(8, *layer) for layer in RESNET50 if layer[:3] == (512, 512, 3)]
+for batch, channels, filters, size, stride, side in layers:
+    x, w, padding = last(batch, channels, side, side), last(filters, channels, size, size), size // 2
+    out, forward = launched(lambda: tt.conv2d(x, w, None, stride, padding))
+    change, rest = last(*out.shape), ([stride] * 2, [padding] * 2, [1, 1])
+    backward = [
+        launched(lambda: call(change, other, list(each.shape), *rest, 1))[1]
+        for call, other, each in (
+            (tt.ops.aten.convolution_backward_input, w, x), (tt.ops.aten.convolution_backward_weight, x, w),
+        )
+    ]
+    print(json.dumps([[batch, channels, filters, size, stride, side], forward, *backward]))
 """
 
 
@@ -293,7 +302,7 @@ def kernels(launches):
 
 def test_strided_layers_of_resnet_use_tensor_maps(planned):
     strided = {key: launches for key, launches in planned.items() if key[4] == 2 and key[1] > 3}
-    assert len(strided) == 12
+    assert len(strided) == 7
     for (batch, _, _, size, _, _), (forward, to_input, to_weight) in strided.items():
         expected = [STRIDED] if size == 3 else [PLAIN]
         assert kernels(forward) in (expected, ["convolve_bulk_parts", "add_parts"]), (batch, forward)
@@ -320,3 +329,21 @@ def test_few_tiles_are_cut_into_parts_that_fill_the_device(planned):
     (forward, *_), (whole, *_) = planned[8, 512, 512, 3, 1, 7], planned[64, 512, 512, 3, 1, 7]
     assert kernels(forward)[0] == "convolve_bulk_parts" and forward[0][1] >= 96
     assert whole == [["convolve_bulk", 112]]
+
+
+def test_the_model_names_the_tiles_that_were_measured_as_fastest():
+    table = read_table(table_path(90))
+    kernel = name_of(convolve_bulk)
+    measured = {entry.shape: entry for entry in table if entry.kernel == kernel}
+    layers = {(56, 64): 9, (28, 128): 18, (14, 256): 36, (7, 512): 72}
+    for (side, columns), steps in layers.items():
+        positions = (64, side, side)
+        entry = measured[shape_class((64 * side * side, columns, 64 * steps))]
+
+        def time(tile, positions=positions, columns=columns, steps=steps):
+            candidate = Configuration(tile)
+            return tile_time(candidate, tiles_over(positions, columns, candidate), steps, 2, 132)
+
+        tiles = [tuple(map(int, text.split()[0].split("x"))) for text in entry.microseconds]
+        fastest = time(min(zip(entry.microseconds.values(), tiles, strict=True))[1])
+        assert fastest == min(map(time, tiles)), (side, columns)
