@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from ...triton_kernels.convolution.bulk_kernels import convolve_bulk
 from ...triton_kernels.convolution.convolution_kernels import convolve
 from ...triton_kernels.convolution.depthwise_kernels import convolve_depthwise
+from ...triton_kernels.convolution.strided_kernels import convolve_bulk_strided
 
 CONVOLUTIONS = {
     "convolve": convolve,
     "convolve_bulk": convolve_bulk,
+    "convolve_bulk_strided": convolve_bulk_strided,
     "convolve_depthwise": convolve_depthwise,
 }
 """The kernels by the names of their forms."""
@@ -25,6 +27,10 @@ IMPORTS = {
         "from triten.triton_kernels.products.product import tile_of",
     ),
     "convolve_bulk": ("from triten.triton_kernels.products.product import tile_of",),
+    "convolve_bulk_strided": (
+        "from triten.triton_kernels.convolution.strided_kernels import load_tap",
+        "from triten.triton_kernels.products.product import tile_of",
+    ),
     "convolve_depthwise": (),
 }
 END = "    # The epilogue of a compiled graph takes the place of what follows"

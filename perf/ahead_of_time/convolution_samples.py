@@ -14,6 +14,7 @@ flags: Any = importlib.import_module("...runtime.float32_precision", __package__
 NARROW = ("convolve", "convolve_backward_weight", "add_parts")
 WIDE = ("convolve", "add_parts")
 """TF32 on tensor cores and float64 want what is summed innermost, which pixels are not: elements go one by one."""
+STRIDED = ("convolve_bulk_strided", "convolve_bulk_phases")
 DEPTHWISE = ("convolve_depthwise", "convolve_depthwise_backward_weight")
 
 
@@ -67,10 +68,19 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
         claims = () if images == 1 else (*wide, "convolve_bulk", "convolve_backward_weight_bulk")
         if dtype in ("bfloat16", "float16") or images != 256:
             yield Sample(f"conv2d {dtype} {label}", run, claims)
-            # A stride is what descriptors do not take.
             doubled = last(images, channels, 2 * side, 2 * side, dtype=dtype)
             strided = partial(gradients_last, lambda *a: tt.conv2d(*a, (2, 2), (1, 1)), doubled, w, b)
-            yield Sample(f"conv2d {dtype} {label}, strided", strided, claims)
+            yield Sample(f"conv2d {dtype} {label}, strided", strided, (*claims, *STRIDED) if claims else ())
+        if dtype in ("bfloat16", "float16") and images == 1:
+            # Few tiles, whose steps are cut into parts.
+            few, many = last(4, 512, 14, 14, dtype=dtype), last(512, 512, 3, 3, dtype=dtype)
+            for stride in (1, 2):
+                parts = partial(
+                    gradients_last, lambda a, f, s=stride: tt.conv2d(a, f, None, (s, s), (1, 1)), few, many
+                )
+                yield Sample(
+                    f"conv2d {dtype} {label}, many channels, stride {stride}", parts, ("convolve_bulk_parts",)
+                )
         if dtype == "float32" and images != 256:
             yield Sample(f"conv2d {dtype} exactly, {label}", partial(exactly, run), claims)
 

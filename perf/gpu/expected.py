@@ -31,7 +31,13 @@ from .workloads import Workload, all_workloads
 
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = "triten.perf.ahead_of_time.samples"
-PERSISTENT = ("matmul_persistent", "matmul_warp_specialized", "convolve_bulk")
+PERSISTENT = (
+    "matmul_persistent",
+    "matmul_warp_specialized",
+    "convolve_bulk",
+    "convolve_bulk_strided",
+    "convolve_bulk_phases",
+)
 """Persistent kernels, whose blocks process several tiles."""
 
 
@@ -138,7 +144,9 @@ def main_launch(
     name = entry["request"]["kernel"].rpartition(":")[2]
     if entry["reuses"] and workload.flops:
         rows, columns = entry["tile"][:2]
-        epilogue = 2.0 * rows * (columns if len(entry["tile"]) == 3 else entry["tile"][3])
+        # The fourth number of attention's tiles is the width of its result.
+        wide = len(entry["tile"]) == 4 and not name.startswith("convolve")
+        epilogue = 2.0 * rows * (entry["tile"][3] if wide else columns)
         if name in PERSISTENT:
             m, n = sides_of(workload)
             programs = math.ceil(m / rows) * math.ceil(n / columns)
@@ -146,7 +154,11 @@ def main_launch(
 
 
 def sides_of(workload: Workload) -> tuple[int, int]:
-    """Rows and columns of a product's result; of a convolution places and filters."""
+    """Rows and columns of a product's result; of a convolution places and filters, of its input's gradient pixels and
+    channels."""
+    if "g" in workload.operands:
+        images, channels, *sides = workload.operands["x"].shape
+        return images * math.prod(sides), channels
     weight = workload.operands.get("w")
     if weight is not None:
         columns, depth = weight.shape[0], math.prod(weight.shape[1:])

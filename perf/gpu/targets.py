@@ -66,6 +66,7 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "softmax": ROWS_OF_NETWORKS,
     "norms": ROWS_OF_NETWORKS,
     "conv2d, ResNet-50": (Target(SPEED, 0.7, 0.95),),
+    "conv2d gradients, ResNet-50": (Target(SPEED, 0.7, 0.95),),
     "attention": (Target(SPEED, 0.95, 0.95), Target(SPEED_OF_CUDNN, 0.0, 1.0)),
 }
 
@@ -78,6 +79,7 @@ MEANS = (
     Mean("softmax", ("softmax",), Target(SPEED, 1.0, 1.3)),
     Mean("norms", ("norms",), Target(SPEED, 1.0, 1.3)),
     Mean("conv2d, ResNet-50", ("conv2d, ResNet-50",), Target(SPEED, 0.7, 0.95)),
+    Mean("conv2d gradients, ResNet-50", ("conv2d gradients, ResNet-50",), Target(SPEED, 0.7, 0.95)),
     Mean("attention", ("attention",), Target(SPEED, 0.95, 0.95)),
 )
 """Targets of group means."""

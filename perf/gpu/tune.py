@@ -30,6 +30,7 @@ from ...triton_kernels.tuning.entry import Entry, source_of
 from ...triton_kernels.tuning.table import read_table, table_text
 from ..refusal import RefusalError, expression, require_positive, require_writable
 from ..result_file import installed_versions
+from .convolution_workloads import convolution_gradients
 from .workloads import (
     Operand,
     Workload,
@@ -138,11 +139,18 @@ def calls(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[], Call]]]:
 
 def every_call() -> Iterator[tuple[str, Callable[[], Call]]]:
     """Yield every label with its function."""
-    for family in (products, convolutions, rows_of_networks, attention, memory_bound):
+    for family in (
+        products,
+        convolutions,
+        convolution_gradients,
+        rows_of_networks,
+        attention,
+        memory_bound,
+    ):
         for workload in family(1):
             if reaches(workload.needs):
                 yield f"{workload.group}: {workload.name}", partial(as_call, workload)
-    for family in (convolutions, rows_of_networks, attention):
+    for family in (rows_of_networks, attention):
         for workload in family(1):
             if reaches(workload.needs):
                 label = f"{workload.group}, gradients: {workload.name}"

@@ -231,6 +231,9 @@ def attention(scale: int) -> Iterator[Workload]:
 
 def all_workloads(scale: int = 1) -> list[Workload]:
     """Return all workloads in order of importance. `scale` divides the sizes, for a rehearsal."""
+    from .convolution_workloads import convolution_gradients  # has these classes
+
     return [
         *products(scale), *memory_bound(scale), *rows_of_networks(scale), *convolutions(scale), *attention(scale),
+        *convolution_gradients(scale),
     ]  # fmt: skip

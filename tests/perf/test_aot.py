@@ -88,7 +88,10 @@ def with_matrix_instructions(target: int) -> set[str]:
     """Return the kernels that use a target's matrix instructions for 16-bit floats."""
     return {
         *(
-            ("matmul_persistent", "grouped_matmul_bulk", "attention_bulk", "convolve_bulk")
+            (
+                *("matmul_persistent", "grouped_matmul_bulk", "attention_bulk", "convolve_bulk"),
+                *("convolve_bulk_strided", "convolve_bulk_phases", "convolve_bulk_parts"),
+            )
             if design_of(target) >= 90
             else ("matmul",)
         ),

@@ -31,6 +31,7 @@ from triten.triton_kernels.tuning.flush import FLUSHES
 GROUPS = {
     "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies",
     "reductions", "softmax", "norms", "conv2d, ResNet-50", "attention",
+    "conv2d gradients, ResNet-50",
 }  # fmt: skip
 WITHOUT_A_TARGET = {"matmul, 8 bits"}
 
@@ -132,6 +133,8 @@ def test_every_group_has_its_rows() -> None:
     assert len(LANGUAGE_MODEL) == 12
     assert all(m <= 64 for m, _, _ in FEW_ROWS)
     assert len(RESNET50) == 23
+    gradients = [w.name.split()[0] for w in workloads if w.group == "conv2d gradients, ResNet-50"]
+    assert (gradients.count("input"), gradients.count("weight")) == (22, 23)
     memory = [w for w in workloads if w.group in ("elementwise and copies", "reductions")]
     assert all(max(o.nbytes for o in w.operands.values()) >= 64 * 2**20 for w in memory)
 

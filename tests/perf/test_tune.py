@@ -55,8 +55,15 @@ def test_a_table_is_renewed(tmp_path):
 def test_every_workload_becomes_a_call_that_runs(tmp_path, monkeypatch, capsys):
     """At the sizes of a rehearsal; what is measured is made up, what runs is not."""
     monkeypatch.setattr(tune, "what_is_missing", lambda: "")
-    for family in ("products", "convolutions", "rows_of_networks", "attention", "memory_bound"):
-        real = getattr(workloads, family)
+    for family in (
+        "products",
+        "convolutions",
+        "convolution_gradients",
+        "rows_of_networks",
+        "attention",
+        "memory_bound",
+    ):
+        real = getattr(tune, family)
         monkeypatch.setattr(tune, family, lambda scale, real=real: list(real(64))[:3])
     monkeypatch.setattr(tune, "OPTIMIZER_SIZES", ((5,), (3, 4)))
     monkeypatch.setattr(tune, "CHANNEL_NORMS", ((2, 32, 3),))

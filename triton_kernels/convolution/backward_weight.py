@@ -22,6 +22,7 @@ from .bulk_weight import lines_of_planes, plan_bulk_parts, reason_against
 from .convolution import FLAT_BELOW, INTERPRETED_TILE
 from .depthwise import plan_depthwise_parts
 from .layout_copies import COPY_THRESHOLD, Operand, laid_out, plan_copies, unit_of_spec
+from .strided import subsampled
 from .volume import BYTES, Arguments, Sums, Window, as_volume, bounded, reach, sums_of, unit_of, window_of
 from .weight_kernels import DOUBLE, EXACT, FEW, HALF, TF32, add_parts, convolve_backward_weight
 
@@ -312,6 +313,8 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     if grad.numel == 0:
         return zero(call)
     window = window_of(call, call.outputs[0].sizes[2:])
+    if groups == 1:
+        source, window = subsampled(source, window)
     gradient, data = laid(call, grad, source, out, groups, window)
     copied = plan_copies((gradient, data))
     run = plan_weight(call, unpadded(gradient), unpadded(data), out, groups, window)

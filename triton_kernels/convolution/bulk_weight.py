@@ -18,9 +18,11 @@ from ..products.bulk import FIRST_DESIGN
 from ..products.problem import multiprocessors
 from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
-from .bulk import INTERPRETED_TILE, LONGEST_SIDE, blocks_over, described, picture
+from .bulk import INTERPRETED_TILE
 from .bulk_weight_kernels import NARROW, convolve_backward_weight_bulk
 from .layout_copies import pitch_of_pixels
+from .maps import LONGEST_SIDE, blocks_over, described, picture, tap_constants
+from .strided import folded
 from .volume import Arguments, Triple, Window, bounded, reach
 
 SHORTEST = 32
@@ -65,11 +67,11 @@ def refused(why: str) -> None:
 
 def reason_against(call: StructuredCall, grad: TensorSpec, source: TensorSpec, window: Window) -> str | None:
     """Why tensor descriptors serve no gradient of a window over such tensors, however they lie; None if they may."""
-    if grad.itemsize != 2 or window.stride != (1, 1, 1):
-        return "its dtype is wide, or strides are not 1"
+    if grad.itemsize != 2:
+        return "its dtype is wide"
     if driver().properties(call.device.resolved_index).design < FIRST_DESIGN:
         return "the device has none"
-    if window.kernel[0] > 1 or window.padding[0] or source.sizes[2] > 1:
+    if window.kernel[0] > 1 or window.padding[0] or window.stride[0] > 1 or source.sizes[2] > 1:
         return "it is over volumes"
     if max(grad.numel, source.numel) > INT32_MAX:
         return "there are more elements than 32 bits count"
@@ -115,19 +117,21 @@ def plan_bulk_parts(
     """Parts of float32 (splits, outputs, taps, channels), or the gradient itself where there is one: how many, and what
     writes them: ``run(parts, grad, source)`` over data at multiples of 16. None where there are none.
 
-    Pictures of 16-bit floats whose strides are one, with channels innermost in both operands, or pixels in both.
+    Pictures of 16-bit floats, with channels innermost in both operands, or with pixels in both and one tap.
     """
     why = reason_against(call, grad, source, window)
     if why is not None:
         return refused(why)
     planes = lines_of_planes(grad, source, window)
-    gradients, pixels = picture(grad), picture(source)
+    is_strided = window.stride != (1, 1, 1)
+    gradients, pixels = picture(grad), folded(source, window) if is_strided else picture(source)
     positions: Triple = (grad.sizes[0], *grad.sizes[3:])
     if planes is not None:
         gradients, pixels, positions = planes
     elif gradients is None or pixels is None:
         return refused(
-            "neither channels nor, of one tap, pixels lie side by side in whole vectors of 16 bytes"
+            "neither channels nor, of one tap, pixels lie side by side in whole vectors of 16 bytes, or lines are not "
+            "whole strides"
         )
     outputs, channels = out.sizes[0] // groups, out.sizes[1]
     chosen = choose(call, grad, positions, outputs, channels, groups, window.taps)
@@ -157,18 +161,20 @@ def plan_bulk_parts(
     arguments = Arguments(integer_type(reach(out), splits * out.numel))
     arguments.wide("i32", {"blocks": blocks, "chunk": chunk})
     arguments.wide("i32", {"tiles_h": positions[1] // block[1], "tiles_w": cdiv(positions[2], block[2])})
-    arguments.wide("i32", {"outputs": outputs, "channels": channels})
+    arguments.wide("i32", {"outputs": outputs, "channels": channels, "pitch": source.strides[4]})
     arguments.strides(1, "wc", strides)
     arguments.strides(1, None, {"part": 0 if splits == 1 else out.numel})
 
-    def described_by(side: int) -> str:
+    def described_by(side: int, is_folded: bool = False) -> str:
         i, h, w = block
         box = (i, h, w, side) if planes is None else (i, side, h, w)
+        if is_folded:
+            box = (i, h, 1, w, side)
         return f"tensordesc<{grad.dtype.triton_name}[{', '.join(map(str, box))}]>"
 
     every = {
         "g": described_by(block_m),
-        "x": described_by(block_n),
+        "x": described_by(block_n, is_strided),
         "out": f"*{out.dtype.triton_name if splits == 1 else 'fp32'}",
     } | arguments.signature
     kernel = convolve_backward_weight_bulk
@@ -178,12 +184,7 @@ def plan_bulk_parts(
         {name: every[name] for name in kernel.arg_names if name in every},
         {
             **arguments.constants,
-            "R": r,
-            "S": s,
-            "START_H": -window.padding[1],
-            "START_W": -window.padding[2],
-            "STEP_H": window.dilation[1],
-            "STEP_W": window.dilation[2],
+            **tap_constants(window),
             **dict(zip(("BLOCK_I", "BLOCK_H", "BLOCK_W"), block, strict=True)),
             **dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), chosen.tile, strict=True)),
             "PLANES": planes is not None,
@@ -196,7 +197,7 @@ def plan_bulk_parts(
     grid, numbers = (programs, splits, 1), arguments.in_order(kernel.arg_names)
     choices.chosen(
         "sums of pixels, by tensor descriptors",
-        "strides are 1, {} lie innermost, and blocks are of {} by {} pixels",
+        "{} lie innermost, and blocks are of {} by {} pixels",
         "channels" if planes is None else "pixels",
         block[1],
         block[2],

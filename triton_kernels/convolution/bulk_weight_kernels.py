@@ -26,6 +26,7 @@ def convolve_backward_weight_bulk(
     tiles_w,
     outputs,
     channels,
+    pitch,
     wo,
     wc,
     wr,
@@ -33,10 +34,14 @@ def convolve_backward_weight_bulk(
     part,
     R: tl.constexpr,
     S: tl.constexpr,
+    SH: tl.constexpr,
+    SW: tl.constexpr,
     START_H: tl.constexpr,
     START_W: tl.constexpr,
     STEP_H: tl.constexpr,
     STEP_W: tl.constexpr,
+    LIFT_H: tl.constexpr,
+    LIFT_W: tl.constexpr,
     BLOCK_I: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK_W: tl.constexpr,
@@ -47,13 +52,17 @@ def convolve_backward_weight_bulk(
 ):
     """Compute the gradient of one tap over `chunk` blocks of pixels, for a tile of outputs by channels of a group.
 
-    `out` is (outputs, channels, R, S) by its strides, and once for each part, `part` elements apart.
+    `out` is (outputs, channels, R, S) by its strides, and once for each part, `part` elements apart. With strides, `x`
+    is folded as for `convolve_bulk_strided`, and `pitch` is its stride from pixel to pixel.
     """
     tiles_m, tiles_n = tl.cdiv(outputs, BLOCK_M), tl.cdiv(channels, BLOCK_N) * (R * S)
     group = tl.program_id(0) // (tiles_m * tiles_n)
     tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
     tap, row, column = tile_n % (R * S), tile_m * BLOCK_M, tile_n // (R * S) * BLOCK_N
-    down, right = START_H + tap // S * STEP_H, START_W + tap % S * STEP_W
+    down, right = START_H + LIFT_H * SH + tap // S * STEP_H, START_W + LIFT_W * SW + tap % S * STEP_W
+    # Folds and phases: without strides the offset of a tap, and zero.
+    phase_h, phase_w = down % SH, right % SW
+    down, right = down // SH - LIFT_H, right // SW - LIFT_W
     first_output, first_channel = group * outputs + row, group * channels + column
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     first = tl.program_id(1) * chunk
@@ -65,7 +74,11 @@ def convolve_backward_weight_bulk(
             b = x.load([image, first_channel, line + down, pixel + right]).reshape(BLOCK_N, BLOCK_K).T
         else:
             a = g.load([image, line, pixel, first_output]).reshape(BLOCK_K, BLOCK_M).T
-            b = x.load([image, line + down, pixel + right, first_channel]).reshape(BLOCK_K, BLOCK_N)
+            if SH * SW == 1:
+                b = x.load([image, line + down, pixel + right, first_channel]).reshape(BLOCK_K, BLOCK_N)
+            else:
+                at = [image, line + down, phase_h, pixel + right, phase_w * pitch + first_channel]
+                b = x.load(at).reshape(BLOCK_K, BLOCK_N)
         total = tl.dot(a, b, total)
     o, c = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
     out_offset = (group * outputs + o).to(tl.int64) * wo

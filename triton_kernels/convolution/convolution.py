@@ -34,6 +34,7 @@ from .layout_copies import (
 )
 from .pointwise import is_product, plan_product
 from .problem import Problem
+from .strided import over_view
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
 
 FLAT_BELOW = 32
@@ -154,8 +155,7 @@ def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
         return plan_pointers(call, problem, sums)
     choices.chosen(
         "implicit GEMM, by tensor descriptors",
-        "there is one group, strides are 1, and the channels ({}) lie innermost in whole vectors; the output is stored "
-        "as {}",
+        "there is one group, and the channels ({}) lie innermost in whole vectors; the output is stored as {}",
         problem.channels,
         "pixels of channels" if problem.out.strides[1] == 1 else "planes",
     )
@@ -313,7 +313,7 @@ def problem_of(call: StructuredCall, fused: FusedEpilogue | None = None) -> Prob
     """Return the kernels' problem of a `convolution` call."""
     args = call.args
     weight = args["weight"]
-    return Problem(
+    problem = Problem(
         as_volume(args["input"]),
         as_volume(weight),
         args["bias"],
@@ -323,6 +323,7 @@ def problem_of(call: StructuredCall, fused: FusedEpilogue | None = None) -> Prob
         args["transposed"],
         fused,
     )
+    return over_view(problem)
 
 
 def convolution(call: StructuredCall) -> PlannedKernel:

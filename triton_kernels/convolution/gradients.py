@@ -12,6 +12,7 @@ from .convolution import backward_input, laid, plan_laid
 from .layout_copies import plan_copies
 from .pointwise import is_product
 from .problem import Problem
+from .strided import subsampled
 from .volume import as_volume, sums_of, window_of
 
 
@@ -28,7 +29,8 @@ def backward_both(call: StructuredCall) -> PlannedKernel:
         return one_after_the_other(call)
     sums = sums_of(call, grad)
     problem, gradient, filters = laid(problem, sums)
-    own, data = of_weight.laid(call, grad, source, out, groups, window)
+    read, over = subsampled(source, window) if groups == 1 else (source, window)
+    own, data = of_weight.laid(call, grad, read, out, groups, over)
     if own.is_copied and gradient.is_copied:
         own = gradient
     elif own.is_copied:
@@ -37,7 +39,7 @@ def backward_both(call: StructuredCall) -> PlannedKernel:
     copied = plan_copies((gradient, filters, data))
     multiply = plan_laid(call._replace(outputs=(to_input,)), problem, sums)
     specs = of_weight.unpadded(own), of_weight.unpadded(data), out
-    sum_up = of_weight.plan_weight(call._replace(outputs=(to_weight,)), *specs, groups, window)
+    sum_up = of_weight.plan_weight(call._replace(outputs=(to_weight,)), *specs, groups, over)
     if copied is None or own.is_copied:
 
         def into(first: Any, second: Any, g: Any, x: Any, w: Any) -> None:

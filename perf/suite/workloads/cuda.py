@@ -14,7 +14,7 @@ SUITES = {
     "matmul": (
         "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "matmul, 8 bits"
     ),
-    "conv": ("conv2d, ResNet-50",),
+    "conv": ("conv2d, ResNet-50", "conv2d gradients, ResNet-50"),
     "norm": ("softmax", "norms"),
     "attention": ("attention",),
 }  # fmt: skip

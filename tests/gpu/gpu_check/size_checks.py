@@ -198,6 +198,16 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         lambda: (halves(2, 40, 16, 32), halves(72, 40, 3, 3)),
         0.5,
     ),
+    "a strided convolution of 16-bit floats, and its gradients": (
+        with_gradients(lambda x, w: F.conv2d(x, w, stride=2, padding=1).float()),
+        lambda: (pictures(8, 64, 8, 8), pictures(64, 64, 3, 3)),
+        0.5,
+    ),
+    "a convolution of 16-bit floats in parts": (
+        lambda x, w: F.conv2d(x, w, padding=1).float(),
+        lambda: (pictures(1, 256, 4, 3), pictures(72, 256, 3, 3)),
+        1.0,
+    ),
     "segments and their gradient": (with_gradients(segments), lambda: (numbers(1000, 3),), 1e-4),
     "fractional_max_pool2d": (
         lambda x, s: F.fractional_max_pool2d(x, 2, output_size=(5, 4), _random_samples=s),

@@ -5,7 +5,7 @@ import pytest
 
 import triten as tt
 from triten.triton_kernels.convolution import bulk, convolution, volume
-from triten.triton_kernels.convolution.bulk import block_of, blocks_over
+from triten.triton_kernels.convolution.maps import block_of, blocks_over
 
 functional = tt.nn.functional
 TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 3e-2, tt.float32: 4e-3}
@@ -126,7 +126,13 @@ def test_transposed_convolutions_and_no_bias(rng, planned):
         ((2, 8, 9, 9), (12, 8, 3, 3), {}),
         ((2, 8, 5, 5, 5), (8, 8, 3, 3, 3), {}),
     ],
-    ids=["strides", "groups", "lines of no whole vectors", "results of no whole vectors", "volumes"],
+    ids=[
+        "lines of no whole strides",
+        "groups",
+        "lines of no whole vectors",
+        "results of no whole vectors",
+        "volumes",
+    ],
 )
 def test_others_go_by_pointers(rng, planned, sizes, filters, window):
     x, w = (last(rng.standard_normal(each), tt.bfloat16) for each in (sizes, filters))

@@ -153,14 +153,23 @@ def test_others_go_by_pointers(rng, planned, sizes, dtype):
     hold(ours, backward(exactly(g), exactly(x), weight, *window), tt.bfloat16)
 
 
-def test_a_stride_goes_by_pointers(rng, planned):
-    g, x = (
-        last(rng.standard_normal((2, 8, 4, 4)), tt.bfloat16),
-        last(rng.standard_normal((2, 8, 8, 8)), tt.bfloat16),
-    )
-    rest = ((8, 8, 2, 2), [2, 2], [0, 0], [1, 1], 1)
+@pytest.mark.parametrize(
+    ("source", "taps", "stride", "padding", "by_maps"),
+    [
+        ((8, 8), (3, 3), [2, 2], [1, 1], True),
+        ((8, 8), (2, 2), [2, 2], [0, 0], True),
+        ((8, 16), (3, 4), [2, 4], [1, 0], True),
+        ((7, 8), (1, 1), [2, 2], [0, 0], True),
+        ((9, 8), (3, 3), [2, 2], [0, 1], False),
+    ],
+    ids=["taps of two phases", "whole folds", "two strides", "one tap", "lines that are no whole strides"],
+)
+def test_strides(rng, planned, source, taps, stride, padding, by_maps):
+    g = last(rng.standard_normal((4, 8, 4, 4)), tt.bfloat16)
+    x = last(rng.standard_normal((4, 24, *source)), tt.bfloat16)
+    rest = ((8, 24, *taps), stride, padding, [1, 1], 1)
     hold(backward(g, x, *rest), backward(exactly(g), exactly(x), *rest), tt.bfloat16)
-    assert planned == [False]
+    assert planned == [by_maps]
 
 
 def test_addresses_that_are_no_multiples_of_16_go_by_pointers(rng, planned, monkeypatch):
