@@ -225,6 +225,9 @@ def attention(scale: int) -> Iterator[Workload]:
 
 def all_workloads(scale: int = 1) -> list[Workload]:
     """Return all workloads in order of importance. `scale` divides the sizes, for a rehearsal."""
+    from .attention_workloads import attention_workloads  # It uses the classes of this module.
+
     return [
         *products(scale), *memory_bound(scale), *rows_of_networks(scale), *convolutions(scale), *attention(scale),
+        *attention_workloads(scale),
     ]  # fmt: skip

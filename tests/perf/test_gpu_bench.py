@@ -27,7 +27,9 @@ GROUPS = {
     "matmul, cubes", "matmul, tf32", "matmul, language models", "matmul, at most 64 rows", "elementwise and copies",
     "reductions", "softmax", "norms", "conv2d, ResNet-50", "attention",
 }  # fmt: skip
-WITHOUT_A_TARGET = {"matmul, 8 bits"}
+WITHOUT_A_TARGET = {
+    "matmul, 8 bits", "attention, backward", "attention, grouped heads", "attention, decoding", "attention, sequences",
+}  # fmt: skip
 
 
 def bench(*arguments: str, cuda: str | None = "interpret", cwd: Path) -> subprocess.CompletedProcess[str]:
