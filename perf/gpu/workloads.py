@@ -231,9 +231,10 @@ def attention(scale: int) -> Iterator[Workload]:
 
 def all_workloads(scale: int = 1) -> list[Workload]:
     """Return all workloads in order of importance. `scale` divides the sizes, for a rehearsal."""
-    from .convolution_workloads import convolution_gradients  # has these classes
+    from .attention_workloads import attention_workloads  # These modules use the classes of this one.
+    from .convolution_workloads import convolution_gradients
 
     return [
         *products(scale), *memory_bound(scale), *rows_of_networks(scale), *convolutions(scale), *attention(scale),
-        *convolution_gradients(scale),
+        *convolution_gradients(scale), *attention_workloads(scale),
     ]  # fmt: skip

@@ -33,7 +33,9 @@ GROUPS = {
     "reductions", "softmax", "norms", "conv2d, ResNet-50", "attention",
     "conv2d gradients, ResNet-50",
 }  # fmt: skip
-WITHOUT_A_TARGET = {"matmul, 8 bits"}
+WITHOUT_A_TARGET = {
+    "matmul, 8 bits", "attention, backward", "attention, grouped heads", "attention, decoding", "attention, sequences",
+}  # fmt: skip
 
 
 def bench(*arguments: str, cuda: str | None = "interpret", cwd: Path) -> subprocess.CompletedProcess[str]:

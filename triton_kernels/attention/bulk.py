@@ -61,18 +61,21 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, specs: list[TensorSpec]) -> Bu
     if None in tensors:
         return refused("an operand's lines are no multiples of 16 bytes apart")
     dtype, numbers = query.dtype.triton_name or "", sizes.numbers()
-    constants: dict[str, object] = {"CAUSAL": call.extra["is_causal"]}
+    is_causal = call.extra["is_causal"]
+    constants: dict[str, object] = {"CAUSAL": is_causal}
     form = IN_GLUON.get(design)
-    chosen = None if form is None else form.tile_of(device, sizes)
+    chosen = None if form is None else form.tile_of(device, sizes, dtype, is_causal)
     if form is not None and chosen is not None:
         form.report(sizes)
         kernel, operands = form.KERNEL, form.operand_types(dtype, chosen)
-        constants["STAGES"] = chosen.stages
+        programs, more_constants, more_numbers = form.grid_of(device, sizes, chosen, is_causal)
+        constants |= more_constants
+        numbers |= more_numbers
     else:
         chosen = _tile(call, sizes, dtype)
         kernel, operands = attention_bulk, _operand_types(sizes, dtype, chosen)
-    block_m = chosen.tile[0]
-    constants |= {"BLOCK_M": block_m, "BLOCK_N": chosen.tile[1]}
+        programs = cdiv(sizes.length_q, chosen.tile[0]) * sizes.batch * sizes.heads
+    constants |= {"BLOCK_M": chosen.tile[0], "BLOCK_N": chosen.tile[1]}
     constants |= {"BLOCK_D": padded(sizes.width), "BLOCK_DV": padded(sizes.width_v)}
     types = {
         **operands,
@@ -98,7 +101,7 @@ def plan_bulk(call: StructuredCall, sizes: Sizes, specs: list[TensorSpec]) -> Bu
         enable_fp_fusion=True,
         enable_reflect_ftz=True,
     )
-    grid = (cdiv(sizes.length_q, block_m) * sizes.batch * sizes.heads, 1, 1)
+    grid = (programs, 1, 1)
     passed = [numbers[name] for name in kernel.arg_names if name in numbers]
 
     def run(

@@ -8,34 +8,52 @@ from typing import Any
 
 from ...dispatch.structured import choices
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
-from ...runtime.allocator import get_allocator
 from ...runtime.cuda.driver import driver
 from ...runtime.device import device as Device
 from ...runtime.generator import Seed
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..elementwise.elementwise import check_dtypes
-from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing, next_power_of_2
+from ..launch import ALIGNMENT, Launch, cdiv, interpreted, launch_nothing
 from ..random.dropout import scale_for
 from ..random.random import philox_numbers, single, threshold
 from ..tuning.choice import configuration
 from .bulk import Bulk, plan_bulk, refused
-from .forward_kernels import attention, merge
-from .operands import LOG2_E, Arguments, Sizes, padded, with_unit_stride
+from .forward_kernels import attention
+from .merge import Merge
+from .operands import LOG2_E, Arguments, Sizes, with_unit_stride
+from .splits import FEW_QUERIES, number_of_parts
 from .tiles import forward_tile
 
 PACKED_ROWS = 64
-"""Heads that share keys are packed into one tile of queries while they all fit: keys are then read once for all."""
+"""Heads that share keys are packed into tiles of queries if they fit one such tile, or have few queries each: keys are
+then read once for all heads of a tile.
+"""
 MIN_SPAN = 512
-"""Keys that a part of a split has at least: fewer cost less than the merge's traffic."""
+"""Minimum number of keys of a part, with many queries."""
+
+
+def is_packed(sizes: Sizes) -> bool:
+    """Return True if heads that share keys are packed into tiles of queries."""
+    few = sizes.length_q * sizes.group <= PACKED_ROWS or sizes.length_q <= FEW_QUERIES
+    return few and sizes.group > 1
 
 
 def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[int, int]:
-    """Into how many parts keys are split, and how many each has: until there are two programs a multiprocessor."""
+    """Return the number of parts that keys are split into, and the keys of each.
+
+    Many queries are bound by computation: their keys are split until there are two programs for each
+    multiprocessor. Few queries are bound by the bandwidth of the busiest multiprocessor (`splits.py`).
+    """
     processors = driver().properties(device.resolved_index).multi_processor_count
-    if 2 * programs > processors or sizes.length_k < 2 * MIN_SPAN:
+    if sizes.length_q <= FEW_QUERIES:
+        parts = number_of_parts(programs, sizes.length_k, block_n, processors)
+    elif 2 * programs > processors or sizes.length_k < 2 * MIN_SPAN:
+        parts = 1
+    else:
+        parts = min(2 * processors // programs, sizes.length_k // MIN_SPAN)
+    if parts == 1:
         return 1, sizes.length_k
-    parts = min(2 * processors // programs, sizes.length_k // MIN_SPAN)
     span = cdiv(cdiv(sizes.length_k, parts), block_n) * block_n
     return cdiv(sizes.length_k, span), span
 
@@ -88,7 +106,7 @@ class Forward:
     ) -> None:
         self.call, self.sizes, self.operands, self.mask = call, sizes, operands, mask
         self.saves = call.outputs[1].numel > 0
-        self.packed = sizes.group > 1 and sizes.length_q * sizes.group <= PACKED_ROWS
+        self.packed = is_packed(sizes)
         out = call.outputs[0]
         lines = (("qm", operands[0][0]), ("kn", operands[1][0]), ("vn", operands[2][0]), ("om", out))
         self.arguments = partial(Arguments, call, sizes, lines, mask)
@@ -100,7 +118,7 @@ class Forward:
         else:
             choices.chosen("through pointers", "no tensor descriptors serve it")
         if self.packed:
-            why = "{} queries of {} heads that share keys are at most {}"
+            why = "{} queries of {} heads that share keys are few for tiles of {}"
             choices.chosen("heads packed into a tile", why, sizes.length_q, sizes.group, PACKED_ROWS)
         self._variants: dict[tuple[bool, bool, bool], Callable[..., None]] = {}
 
@@ -200,8 +218,7 @@ class Forward:
         )
         grid = (programs, parts, 1)
         passed = [arguments.values[name] for name in names if name in arguments.values]
-        finish = self._merged(parts) if split else None
-        allocate, device = get_allocator("cuda").allocate, call.device
+        finish = Merge(call, sizes, call.outputs[0], parts, saves=self.saves) if split else None
 
         def run(
             addresses: list[int],
@@ -215,8 +232,7 @@ class Forward:
                 statistics = [] if logsumexp is None else [logsumexp]
                 launch(grid, *addresses, out, *statistics, *numbers, *passed, scale, *drawn)
                 return
-            totals = allocate(4 * parts * sizes.lines * sizes.width_v, device)
-            sums, tops = (allocate(4 * parts * sizes.lines, device) for _ in range(2))
+            totals, sums, tops = finish.allocated()
             launch(
                 grid, *addresses, totals.address, sums.address, tops.address, *numbers, *passed, scale, *drawn
             )
@@ -229,48 +245,6 @@ class Forward:
         shape = (sizes.batch * sizes.heads, sizes.length_q, sizes.length_k, sizes.head)
         tuned = configuration(attention, self.call.device, dtype, shape, chosen)
         return tuned if tuned.tile[2:] == chosen.tile[2:] else chosen
-
-    def _merged(self, parts: int) -> Callable[..., None]:
-        sizes, out = self.sizes, self.call.outputs[0]
-        wide = padded(sizes.width_v)
-        block = 64 if interpreted() else max(1024 // wide, 1)
-        block = min(block, next_power_of_2(sizes.lines))
-        arguments = Arguments(self.call, sizes, (("om", out),), None, parts=parts)
-        every = {
-            "totals": "*fp32",
-            "sums": "*fp32",
-            "tops": "*fp32",
-            "out": f"*{out.dtype.triton_name}",
-            "n_lines": "i64",
-            "kept_scale": "fp32",
-            **arguments.types,
-        }
-        if self.saves:
-            every["logsumexp"] = "*fp32"
-        names = [name for name in merge.arg_names if name in every]
-        known: dict[str, object] = {**arguments.constants, "BLOCK_M": block, "logsumexp": None}
-        launch = Launch(
-            self.call.device,
-            merge,
-            {name: every[name] for name in names},
-            {name: known[name] for name in merge.arg_names if name not in every},
-            divisible=[name for name in arguments.divisible if name in names],
-            num_warps=4,
-            enable_fp_fusion=True,
-        )
-        grid = (cdiv(sizes.lines, block), 1, 1)
-        values = {**arguments.values, "n_lines": sizes.lines}
-        passed = [values[name] for name in names if name in values]
-
-        def run(
-            totals: Any, sums: Any, tops: Any, out_data: int, logsumexp: int | None, kept_scale: float
-        ) -> None:
-            statistics = [] if logsumexp is None else [logsumexp]
-            launch(
-                grid, totals.address, sums.address, tops.address, out_data, *statistics, *passed, kept_scale
-            )
-
-        return run
 
 
 register_stub("efficient_attention_stub", "cuda", efficient_attention)

@@ -1,4 +1,4 @@
-"""Kernels of attention's forward pass, and of the merge if the keys of a row were split.
+"""Kernel of attention's forward pass.
 
 Online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. In tiles, fused
 with the matmul by the values: Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021; Dao, Fu,
@@ -17,7 +17,7 @@ Numerics:
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
-from ..budget import Configuration, declare
+from ..budget import declare
 from ..conversion import convert
 from ..random.random import start_of_draws
 from .scores import kept, load_tile, product_of_tiles, with_bias
@@ -268,53 +268,6 @@ def attention(
             tl.store(logsumexp + line + row, tl.where(empty, 0.0, value), mask=row_mask)
 
 
-@triton.jit
-def merge(
-    totals,
-    sums,
-    tops,
-    out,
-    logsumexp,
-    n_lines,
-    parts,
-    length_q,
-    heads,
-    ob,
-    oh,
-    om,
-    kept_scale,
-    DV: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_DV: tl.constexpr,
-):
-    """Merge the partial results of several spans of keys, first span first. `totals` is (parts, lines, DV)."""
-    line = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    dv = tl.arange(0, BLOCK_DV)
-    row_mask = line < n_lines
-    mask = row_mask[:, None] & (dv < DV)[None, :]
-    total = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
-    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-    weight = tl.zeros((BLOCK_M,), tl.float32)
-    for part in range(parts):
-        at = part * n_lines + line
-        own = tl.load(tops + at, mask=row_mask, other=float("-inf"))
-        highest = tl.maximum(row_max, own)
-        shift = tl.where(highest == float("-inf"), 0.0, highest)
-        shrink, grow = tl.exp2(row_max - shift), tl.exp2(own - shift)
-        weight = weight * shrink + tl.load(sums + at, mask=row_mask, other=0) * grow
-        more = tl.load(totals + at[:, None] * DV + dv[None, :], mask=mask, other=0)
-        total = total * shrink[:, None] + more * grow[:, None]
-        row_max = highest
-    empty = weight == 0
-    factor = tl.div_rn(1.0, tl.where(empty, 1.0, weight)) * kept_scale
-    query, head, batch = line % length_q, line // length_q % heads, line // length_q // heads
-    out_ptrs = out + (batch * ob + head * oh + query * om)[:, None] + dv[None, :]
-    tl.store(out_ptrs, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
-    if logsumexp is not None:
-        value = (row_max + tl.log2(weight)) * 0.6931471805599453
-        tl.store(logsumexp + line, tl.where(empty, 0.0, value), mask=row_mask)
-
-
 declare(
     attention,
     why="see each configuration; bound by products and exponentials, a tile by the registers of its sums",
@@ -330,16 +283,4 @@ declare(
     stores=("out",),
     tensor_cores=("bf16", "fp16"),
     exact=("fp32",),
-)
-declare(
-    merge,
-    why="32 warps; a few microseconds that wait for memory, beside a split's kilobytes of keys",
-    tile=("BLOCK_M", "BLOCK_DV"),
-    dtypes=("fp32", "bf16", "fp16"),
-    configurations=(Configuration((16, 64)),),
-    smaller=True,
-    operations="3 parts h l dv",
-    traffic="parts h l (4 dv + 8) + h l dv itemsize",
-    loads=("totals",),
-    stores=("out",),
 )

@@ -41,10 +41,21 @@ BULK_HEAD_LONG = Configuration((128, 128, 128, 128), 8, 2, {90: 1, 100: 1})
 BULK_WIDE = Configuration((128, 64, 256, 256), 8, 2, {90: 1, 100: 1})
 BULK_FEW_NARROW = Configuration((64, 64, 64, 64), 4, 3, {90: 2})
 BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
-# Warp-specialised, sm_90: two groups of four warps compute, and four warps copy.
-SPECIALIZED_NARROW = Configuration((128, 128, 64, 64), 4, 2, {90: 1}, resident=12)
-SPECIALIZED_HEAD = Configuration((128, 128, 128, 128), 4, 2, {90: 1}, resident=12)
-SPECIALIZED_WIDE = Configuration((128, 64, 256, 256), 4, 2, {90: 1}, resident=12)
+# Warp-specialised, sm_90: two groups of four warps compute, and four warps copy. The last two numbers are whether a
+# block is persistent, and by how many powers of two a maximum may rise before sums are rescaled (0: always rescale).
+SPECIALIZED_NARROW = Configuration((128, 128, 64, 64, 0, 0), 4, 2, {90: 1}, resident=12)
+SPECIALIZED_HEAD = Configuration((128, 128, 128, 128, 0, 0), 4, 2, {90: 1}, resident=12)
+SPECIALIZED_WIDE = Configuration((128, 64, 256, 256, 0, 0), 4, 2, {90: 1}, resident=12)
+# Other forms, to be timed: more stages, rescaling on demand, persistent blocks, and a third group that computes. Three
+# groups have 160 registers for each thread, which 128 keys exceed by a few.
+SPECIALIZED_NARROW_FORMS = (
+    Configuration((128, 128, 64, 64, 0, 0), 4, 4, {90: 1}, resident=12),
+    Configuration((128, 128, 64, 64, 0, 8), 4, 4, {90: 1}, resident=12),
+    Configuration((128, 128, 64, 64, 1, 0), 4, 4, {90: 1}, resident=12),
+    Configuration((192, 64, 64, 64, 0, 0), 4, 6, {90: 1}, resident=16),
+    Configuration((192, 64, 64, 64, 1, 0), 4, 6, {90: 1}, resident=16),
+)
+SPECIALIZED_HEAD_FORMS = (Configuration((128, 128, 128, 128, 1, 0), 4, 2, {90: 1}, resident=12),)
 # float32 is multiplied by FFMA, whose operands share the registers with the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
@@ -57,7 +68,9 @@ FORWARD_HALF = (
 FORWARD_BULK = (
     BULK_NARROW, BULK_NARROW_LONG, BULK_HEAD, BULK_HEAD_LONG, BULK_WIDE, BULK_FEW_NARROW, BULK_FEW,
 )  # fmt: skip
-FORWARD_SPECIALIZED = (SPECIALIZED_NARROW, SPECIALIZED_HEAD, SPECIALIZED_WIDE)
+FORWARD_SPECIALIZED = (
+    SPECIALIZED_NARROW, *SPECIALIZED_NARROW_FORMS, SPECIALIZED_HEAD, *SPECIALIZED_HEAD_FORMS, SPECIALIZED_WIDE,
+)  # fmt: skip
 # sm_100: scores of two tiles of 128 queries and their sums are in tensor memory.
 TENSOR_MEMORY_NARROW = Configuration((256, 128, 64, 64), 4, 8, {100: 1}, resident=16)
 TENSOR_MEMORY_HEAD = Configuration((256, 128, 128, 128), 4, 5, {100: 1}, resident=16)

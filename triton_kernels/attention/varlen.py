@@ -10,6 +10,7 @@ from ...dispatch.structured import choices
 from ...dispatch.structured.meta.varlen_attention import WRONG_COUNTS, WRONG_PAGES, WRONG_STARTS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
+from ...runtime.cuda.driver import driver
 from ...runtime.cuda.faults import Fault, FaultFlags, fault_flags
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
@@ -18,7 +19,9 @@ from ..elementwise.elementwise import check_dtypes
 from ..launch import Launch, cdiv, launch_nothing, next_power_of_2
 from ..random.random import single
 from .backward import LARGEST_HEAD_OF_TWO_SUMS, row_products_of
+from .merge import Merge
 from .operands import LOG2_E, Arguments, Sizes, with_unit_stride
+from .splits import FEW_QUERIES, number_of_parts
 from .tiles import VARLEN_FORWARD, VARLEN_KEYS, VARLEN_QUERIES, varlen_tile
 from .varlen_kernels import varlen_attention, varlen_backward_keys, varlen_backward_queries
 
@@ -110,6 +113,30 @@ class Problem:
         choices.chosen("heads packed into a tile", why, queries, sizes.group, room)
         return shared
 
+    def parts(self, shared: int) -> int:
+        """Return the number of parts that the keys of a sequence are split into, if it has few queries.
+
+        Its keys are those that its pages can hold, or an average sequence has, within the window.
+        """
+        sizes, (left, right), tile = self.sizes, self.window, self.tile(VARLEN_FORWARD)
+        queries, keys = sizes.length_q, sizes.length_k
+        if self.is_packed:
+            queries = cdiv(queries, max(self.sequences, 1))
+            keys = keys if self.pages else cdiv(keys, max(self.sequences, 1))
+        if queries > FEW_QUERIES or self.call.extra.get("num_splits") == 1:
+            return 1
+        if left >= 0 and right >= 0:
+            keys = min(keys, left + right + queries)
+        block_m, block_n = tile.tile[:2]
+        own_heads = sizes.heads_k if shared else sizes.heads
+        programs = self.sequences * cdiv(queries, block_m // max(shared, 1)) * own_heads
+        processors = driver().properties(self.call.device.resolved_index).multi_processor_count
+        parts = number_of_parts(programs, keys, block_n, processors)
+        if parts > 1:
+            why = "{} programs are few for the device, and a sequence has up to {} keys"
+            choices.chosen(f"keys in {parts} parts, then merged", why, programs, keys)
+        return parts
+
     def launch(
         self,
         kernel: Any,
@@ -121,6 +148,7 @@ class Problem:
         *,
         raw: bool = False,
         shared: int = 0,
+        parts: int = 1,
     ) -> Callable[..., None]:
         """``run(addresses, numbers)`` of a kernel over tiles of ``rows``: "q" or "k"; `shared` heads have a tile."""
         sizes, left, right = self.sizes, *self.window
@@ -144,6 +172,7 @@ class Problem:
             "SHARED": shared,
             "LEFT": left >= 0,
             "RIGHT": right >= 0,
+            "SPLIT": parts > 1,
             "WHOLE": self.pages.get("page_size", 0) % tile.tile[1] == 0,
             "BLOCK_M": tile.tile[0],
             "BLOCK_N": tile.tile[1],
@@ -166,27 +195,47 @@ class Problem:
             if rows == "q"
             else (sizes.length_k, tile.tile[1])
         )
-        grid = (self.tiles(length, block) * heads, 1, 1)
+        grid = (self.tiles(length, block) * heads, parts, 1)
         passed = [arguments.values[name] for name in names if name in arguments.values]
         return lambda addresses, numbers: launch(grid, *addresses, *passed, *numbers)
 
 
-def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int], float], None]:
-    """Return ``run(addresses of everything that `pointers` name, then of what is common, scale)``."""
+def _forward(
+    problem: Problem, pointers: dict[str, str]
+) -> Callable[[list[int], tuple[int, int], list[int], float], None]:
+    """Return ``run(addresses of the operands, of out and logsumexp, of the flags if any, scale)``."""
     specs, out = problem.specs, problem.in_batches(problem.call.outputs[0])
     lines = (("qm", specs["query"]), ("kn", specs["key"]), ("vn", specs["value"]), ("om", out))
     sizes, shared = problem.sizes, problem.shared_heads(problem.tile(VARLEN_FORWARD).tile[0])
     own_heads = sizes.heads_k if shared else sizes.heads
     runs: dict[bool, Callable[..., None]] = {}
+    parts = problem.parts(shared)
+    merge = Merge(problem.call, sizes, out, parts, saves=True, of_sequences=True) if parts > 1 else None
+    if merge is not None:
+        pointers = {**pointers, "out": "*fp32", "tops": "*fp32"}
 
-    def run(addresses: list[int], scale: float) -> None:
+    def run(operands: list[int], results: tuple[int, int], flags: list[int], scale: float) -> None:
         raw = scale > 0
         launch = runs.get(raw)
         if launch is None:
             launch = runs[raw] = problem.launch(
-                varlen_attention, VARLEN_FORWARD, "q", own_heads, pointers, lines, raw=raw, shared=shared
+                varlen_attention,
+                VARLEN_FORWARD,
+                "q",
+                own_heads,
+                pointers,
+                lines,
+                raw=raw,
+                shared=shared,
+                parts=parts,
             )
-        launch(addresses, [single(scale * LOG2_E)])
+        numbers = [single(scale * LOG2_E)]
+        if merge is None:
+            launch([*operands, *results, *flags], numbers)
+            return
+        totals, sums, tops = merge.allocated()
+        launch([*operands, totals.address, sums.address, tops.address, *flags], numbers)
+        merge(totals, sums, tops, *results, 1.0)
 
     return run
 
@@ -217,8 +266,7 @@ def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
         operands = problem.gathered(tuple(data))
         operands += [gather((used, table)[index]) for index, gather in optional]
         addresses = [x.address for x in operands]
-        words = flags.begin()
-        forward([*addresses, out.address, logsumexp.address, words], scale)
+        forward(addresses, (out.address, logsumexp.address), [flags.begin()], scale)
         if flags.driver.launch_blocking:
             for fault in flags.raised():
                 raise RuntimeError(_messages(problem)[fault])
@@ -236,7 +284,7 @@ def sliding_window_forward(call: StructuredCall) -> PlannedKernel:
 
     def into(out: Any, logsumexp: Any, query: Any, key: Any, value: Any, scale: float) -> None:
         operands = problem.gathered((query, key, value))
-        forward([*(x.address for x in operands), out.address, logsumexp.address], scale)
+        forward([x.address for x in operands], (out.address, logsumexp.address), [], scale)
 
     return PlannedKernel(into)
 

@@ -56,6 +56,7 @@ def varlen_attention(
     table,
     out,
     logsumexp,
+    tops,
     flags,
     length_q,
     length_k,
@@ -85,6 +86,7 @@ def varlen_attention(
     SHARED: tl.constexpr,
     LEFT: tl.constexpr,
     RIGHT: tl.constexpr,
+    SPLIT: tl.constexpr,
     D: tl.constexpr,
     DV: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -93,20 +95,22 @@ def varlen_attention(
     BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Compute attention for a block of a sequence's queries of one head, or if SHARED of all heads that share keys.
+    """Compute attention for a block of a sequence's queries of one head, or if SHARED of all heads that share keys;
+    if SPLIT, over one of as many parts of the keys that they see as the grid's second dimension has.
 
     `length_q` and `length_k` are the total rows of the packed sequences. In a block of SHARED heads, the heads of a
-    query are adjacent, so keys are read once for all of them.
+    query are adjacent, so keys are read once for all of them. `out`, `logsumexp` and `tops` of a split are each part's
+    sum of weighted values, sum of weights and maximum, by lines.
 
     Without `starts_q`, sequences are batched. Without `starts_k` alone, each sequence has `length_k` keys in the
     pages that its row of `entries` in `table` lists. `used` limits the keys of each sequence. The first program
-    reports wrong bounds and counts; the programs of the first head report wrong pages among those that their
-    queries read.
+    reports wrong bounds and counts; the programs of the first head report wrong pages among those that they read.
     """
     own_heads = heads // group if SHARED else heads
     tiles = tl.num_programs(0) // own_heads
     program = tl.program_id(0)
-    if program == 0:
+    part = tl.program_id(1) if SPLIT else 0
+    if program + part == 0:
         if starts_q is not None:
             tl.store(flags, 1, mask=has_wrong_bounds(starts_q, sequences, length_q, CHUNK))
         if starts_k is not None:
@@ -154,12 +158,20 @@ def varlen_attention(
         RIGHT,
         BLOCK_N,
     )
+    seen = begin
+    if LEFT:
+        seen = tl.maximum(start + shift - left, 0)
+    if SPLIT:
+        per_part = tl.cdiv(tl.cdiv(stop - begin, BLOCK_N), tl.num_programs(1)) * BLOCK_N
+        begin = tl.minimum(begin + part * per_part, stop)
+        stop = tl.minimum(begin + per_part, stop)
+        inner = tl.minimum(tl.maximum(inner, begin), stop)
+        middle = tl.minimum(tl.maximum(middle, inner), stop)
+        seen = tl.maximum(seen, begin)
     if table is not None:
-        seen = 0
-        if LEFT:
-            seen = tl.maximum(start + shift - left, 0)
+        page, end_page = seen // page_size, tl.cdiv(stop, page_size)
         if head_k == 0:
-            wrong = has_wrong_pages(table, seen // page_size, tl.cdiv(stop, page_size), n_pages, CHUNK)
+            wrong = has_wrong_pages(table, page, end_page, n_pages, CHUNK)
             tl.store(flags + 3, 1, mask=wrong)
     latest = query
     if RIGHT:
@@ -188,19 +200,31 @@ def varlen_attention(
     )  # fmt: skip
     if RAW:
         row_max *= scale
-    empty = sums == 0
-    factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
-    out_ptrs = (
-        out + head * oh + offset_of(starts_q, sequence, first_q, ob, om) + query[:, None] * om + dv[None, :]
-    )
     line = line_of(starts_q, sequence, first_q, head, heads, length_q) + query
     if SHARED:
-        out_ptrs += (of_group * oh)[:, None]
         line += of_group * length_q
     mask = row_mask[:, None] & (dv < DV)[None, :]
-    tl.store(out_ptrs, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
-    value = tl.where(empty, float("-inf"), (row_max + tl.log2(sums)) * 0.6931471805599453)
-    tl.store(logsumexp + line, value, mask=row_mask)
+    if SPLIT:
+        batches = sequences if starts_q is None else 1
+        line += part.to(tl.int64) * batches * heads * length_q
+        tl.store(out + line[:, None] * DV + dv[None, :], total, mask=mask)
+        tl.store(logsumexp + line, sums, mask=row_mask)
+        tl.store(tops + line, row_max, mask=row_mask)
+    else:
+        empty = sums == 0
+        factor = tl.div_rn(1.0, tl.where(empty, 1.0, sums))
+        out_ptrs = (
+            out
+            + head * oh
+            + offset_of(starts_q, sequence, first_q, ob, om)
+            + query[:, None] * om
+            + dv[None, :]
+        )
+        if SHARED:
+            out_ptrs += (of_group * oh)[:, None]
+        tl.store(out_ptrs, convert(total * factor[:, None], out.dtype.element_ty), mask=mask)
+        value = tl.where(empty, float("-inf"), (row_max + tl.log2(sums)) * 0.6931471805599453)
+        tl.store(logsumexp + line, value, mask=row_mask)
 
 
 @triton.jit

@@ -15,7 +15,7 @@ from ..functions import _sliding_window_attn_backward
 
 
 class VarlenAttnBackward0(Node):
-    """Derivative of ``_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)``."""
+    """Derivative of ``_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None, int? num_splits=None) -> (Tensor output, Tensor logsumexp)``."""
 
     __slots__ = (
         "block_table",

@@ -8538,6 +8538,7 @@ def _varlen_attn(
     scale: float | None = ...,
     seqused_k: Tensor | None = ...,
     block_table: Tensor | None = ...,
+    num_splits: int | None = ...,
 ) -> return_types._varlen_attn: ...
 def _varlen_attn_backward(
     grad_out: Tensor,

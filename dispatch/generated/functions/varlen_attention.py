@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 # fmt: off
-_varlen_attn_packet = packet("_varlen_attn", ("_varlen_attn",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("cu_seq_q", "tensor"), ("cu_seq_k", "optional"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True), ("seqused_k", "optional", None, True), ("block_table", "optional", None, True)))
+_varlen_attn_packet = packet("_varlen_attn", ("_varlen_attn",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("cu_seq_q", "tensor"), ("cu_seq_k", "optional"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True), ("seqused_k", "optional", None, True), ("block_table", "optional", None, True), ("num_splits", "static", None, True)))
 _varlen_attn_plans = _varlen_attn_packet.plans
 _varlen_attn_backward_packet = packet("_varlen_attn_backward", ("_varlen_attn_backward",), (("grad_out", "tensor"), ("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("out", "tensor"), ("logsumexp", "tensor"), ("cu_seq_q", "tensor"), ("cu_seq_k", "tensor"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True)))
 _varlen_attn_backward_plans = _varlen_attn_backward_packet.plans
@@ -42,8 +42,9 @@ def _varlen_attn(
     scale: float | None = None,
     seqused_k: Tensor | None = None,
     block_table: Tensor | None = None,
+    num_splits: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Call ``_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None) -> (Tensor output, Tensor logsumexp)``."""
+    """Call ``_varlen_attn(Tensor query, Tensor key, Tensor value, Tensor cu_seq_q, Tensor? cu_seq_k, int window_size_left=-1, int window_size_right=-1, *, float? scale=None, Tensor? seqused_k=None, Tensor? block_table=None, int? num_splits=None) -> (Tensor output, Tensor logsumexp)``."""
     if modes or beyond is not None:
         if beyond is not None:
             return _varlen_attn_packet.call_named(
@@ -60,6 +61,7 @@ def _varlen_attn(
                 scale,
                 seqused_k,
                 block_table,
+                num_splits,
             )
         return _varlen_attn_packet.call_parameters(
             query,
@@ -72,6 +74,7 @@ def _varlen_attn(
             scale,
             seqused_k,
             block_table,
+            num_splits,
         )
     try:
         plan = _varlen_attn_plans[query._spec][
@@ -84,6 +87,7 @@ def _varlen_attn(
             scale.__class__,
             (None if seqused_k is None else seqused_k._spec),
             (None if block_table is None else block_table._spec),
+            num_splits,
         ]
     except (KeyError, AttributeError, TypeError):
         plan = _varlen_attn_packet.miss(
@@ -97,6 +101,7 @@ def _varlen_attn(
             scale,
             seqused_k,
             block_table,
+            num_splits,
         )
     return plan(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)
 

@@ -154,7 +154,7 @@ def varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         "seqused_k": used,
         "block_table": table,
     }
-    extra = {"window": (args[5], args[6])}
+    extra = {"window": (args[5], args[6]), "num_splits": args[10]}
     into: Callable[..., Any] = _kernel("varlen_attn", "varlen_attn_stub", (out, statistics), names, extra)
     allocate, allocate_statistics, width = allocator_of(out), allocator_of(statistics), query.sizes[2]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.triton_kernels.attention import forward, tiles
+from triten.triton_kernels.attention import splits, tiles
 from triten.triton_kernels.attention.operands import Arguments
 
 attention = tt.nn.functional.scaled_dot_product_attention
@@ -140,7 +140,7 @@ def test_operands_without_a_stride(rng: np.random.Generator) -> None:
 def test_few_queries_of_many_keys_are_split(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, launches: Any, heads_k: int, causal: bool
 ) -> None:
-    monkeypatch.setattr(forward, "MIN_SPAN", 16)
+    monkeypatch.setattr(splits, "MIN_KEYS", 2)
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
     q, k, v, g = operands(rng, (1, 2, heads_k, 3, 83, 8, 8))
     attention(*(x.to("cuda") for x in (q, k, v)), is_causal=causal, enable_gqa=True)
@@ -151,19 +151,19 @@ def test_few_queries_of_many_keys_are_split(
 
 @pytest.mark.parametrize("p", [0.3, 1.0])
 @pytest.mark.parametrize(
-    ("shape", "least_span"),
-    [((1, 4, 2, 18, 21, 8, 8), 512), ((1, 2, 1, 2, 70, 8, 8), 16)],
+    ("shape", "min_keys"),
+    [((1, 4, 2, 18, 21, 8, 8), 512), ((1, 2, 1, 2, 70, 8, 8), 2)],
     ids=["blocks", "split"],
 )
 def test_dropout_drops_what_the_host_drops(
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
     shape: tuple[int, ...],
-    least_span: int,
+    min_keys: int,
     p: float,
 ) -> None:
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
-    monkeypatch.setattr(forward, "MIN_SPAN", least_span)
+    monkeypatch.setattr(splits, "MIN_KEYS", min_keys)
     *inputs, g = operands(rng, shape)
     results = []
     for device in ("cpu", "cuda"):

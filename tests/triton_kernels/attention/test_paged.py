@@ -56,12 +56,16 @@ class Case:
                 together[:rows] = x[first : first + rows]
                 pool[own] = together.reshape(count, *pool.shape[1:])
 
-    def paged(self, device: str, dtype: tt.dtype, window: tuple[int, int]) -> list[np.ndarray]:
+    def paged(
+        self, device: str, dtype: tt.dtype, window: tuple[int, int], **options: int
+    ) -> list[np.ndarray]:
         """Return the output and the sums."""
         query, key, value = (tt.from_numpy(x).to(device, dtype) for x in (self.query, *self.pools))
         used, table = (tt.tensor(x, dtype=tt.int32).to(device) for x in (KEYS, self.table.tolist()))
         bounds = starts(self.queries).to(device)
-        found = attention(query, key, value, bounds, None, *window, seqused_k=used, block_table=table)
+        found = attention(
+            query, key, value, bounds, None, *window, seqused_k=used, block_table=table, **options
+        )
         return [x.cpu().double().numpy() for x in found]
 
     def packed(self, window: tuple[int, int]) -> list[np.ndarray]:

@@ -35,6 +35,25 @@ def launched(head, length, dtype="bfloat16", mask=None, head_v=None, causal=True
     tt.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=True)
     return [noted["kernel"].__name__ for noted in cuda._driver.launched]
 
+def grids_of_candidates():
+    from triten.triton_kernels.tuning.choice import forced, listening, make_plans_anew
+    from triten.triton_kernels.tuning.question import candidates
+
+    asked = []
+    with listening(lambda question, default: asked.append((question, default))):
+        launched(64, 1900)
+    grids = {}
+    for candidate in candidates(*asked[0]):
+        with forced(asked[0][0], candidate):
+            make_plans_anew()
+            launched(64, 1900)
+        constants = cuda._driver.launched[-1]["constants"]
+        grids[str(candidate)] = [cuda._driver.grids[-1][0], constants["BLOCK_M"], constants["BLOCK_N"]]
+    return {"processors": cuda._driver.properties(0).multi_processor_count, "grids": grids}
+
+if sys.argv[3:]:
+    print(json.dumps(grids_of_candidates()))
+    sys.exit()
 print(json.dumps({
     "head 128": launched(128, 2048),
     "head 96, float16": launched(96, 2048, "float16", causal=False),
@@ -68,8 +87,9 @@ from triten.triton_kernels.attention.warp_specialized_kernels import attention_w
 
 types = operand_types("bf16", SPECIALIZED_HEAD) | {"draws_seed": "*i64", "draws_offset": "*i64", "logsumexp": "*fp32"}
 types |= dict.fromkeys(("length_q", "length_k", "heads", "group"), "i32") | {"scale": "fp32"}
-names = ("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV")
+names = ("BLOCK_M", "BLOCK_N", "BLOCK_D", "BLOCK_DV", "PERSISTENT", "SLACK")
 constants = dict(zip(names, SPECIALIZED_HEAD.tile)) | {"CAUSAL": True, "STAGES": SPECIALIZED_HEAD.stages}
+constants |= {"items": None, "section": None}
 binary = compile_kernel(
     attention_warp_specialized, types, constants, frozenset(("logsumexp",)), 90,
     {"num_warps": 4, "num_stages": 2, "enable_fp_fusion": True, "enable_reflect_ftz": True},
@@ -103,6 +123,24 @@ def test_which_calls_it_serves(capability: str, version: str) -> None:
         assert names in ([kernel], ["attention_bulk"], ["attention"]), call
 
 
+def test_grids_of_the_forms_that_tuning_may_choose() -> None:
+    found = run(PLANNING, "90", "3.9.0", "candidates")
+    processors, wide, tall = found["processors"], 15 * 8 * 16, 10 * 8 * 16
+    assert min(wide, tall) > processors
+    assert found["grids"] == {
+        "128x128x64x64x0x0 w4 s2": [wide, 128, 128],
+        "128x128x64x64x0x0 w4 s4": [wide, 128, 128],
+        "128x128x64x64x0x8 w4 s4": [wide, 128, 128],
+        "128x128x64x64x1x0 w4 s4": [processors, 128, 128],
+        "192x64x64x64x0x0 w4 s6": [tall, 192, 64],
+        "192x64x64x64x1x0 w4 s6": [processors, 192, 64],
+        # Configurations of other heads leave the default.
+        "128x128x128x128x0x0 w4 s2": [wide, 128, 128],
+        "128x128x128x128x1x0 w4 s2": [wide, 128, 128],
+        "128x64x256x256x0x0 w4 s2": [wide, 128, 128],
+    }
+
+
 def test_the_interpreter_takes_tritons_form() -> None:
     assert not driver().has_gluon
     q, k, v = (tt.ones(1, 1, 80, 64, dtype=tt.float16, device="cuda") for _ in range(3))
@@ -121,6 +159,15 @@ forward.MIN_SPAN = 1 << 20  # few programs would split their keys, which pointer
 names = []
 driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
 case = json.loads(sys.argv[1])
+if "tile" in case:
+    from triten.triton_kernels.attention import warp_specialized
+    from triten.triton_kernels.budget import Configuration
+
+    *tile, stages = case["tile"]
+    warp_specialized.specialized_tile = lambda head: Configuration(tuple(tile), 4, stages)
+    grid_of = warp_specialized.grid_of
+    few = lambda grid: grid._replace(programs=min(grid.programs, case.get("programs", grid.programs)))
+    warp_specialized.grid_of = lambda *arguments: few(grid_of(*arguments))
 rng = np.random.default_rng(7)
 dtype = getattr(tt, case["dtype"])
 b, h, hk, length, keys, head = case["shape"]
@@ -130,6 +177,7 @@ wide = [
 ]
 for place, index, value in case.get("planted", ()):
     wide[place][tuple(index)] = float(value)
+wide[1] *= case.get("factor", 1)
 near = [x.to("cuda") for x in wide]
 if case.get("inner"):
     near = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in near]
@@ -150,6 +198,9 @@ with np.errstate(all="ignore"):
     expected = weights / np.where(sums == 0, 1, sums) @ v
     statistics = np.where(sums == 0, 0, top + np.log(sums))[..., 0]
 tolerance = 2e-3 if case["dtype"] == "float16" else 1.6e-2
+if "tile" in case:
+    again, *_ = operator(*near, None, True, 0.0, case["causal"], scale=case.get("scale"))
+    assert again.cpu().double().numpy().tobytes() == out.tobytes(), "not the same bits again"
 np.testing.assert_allclose(logsumexp, statistics, rtol=1e-5, atol=1e-5)
 np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance)
 print(json.dumps(names))
@@ -184,6 +235,33 @@ def test_executed_beside_the_host(case: dict[str, object]) -> None:
     """
     names = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     assert names == ["attention_warp_specialized"]
+
+
+@needs_gluon
+@pytest.mark.parametrize(
+    "case",
+    [
+        # Three groups, of which the first skips two tiles behind its diagonal; fewer keys than queries.
+        {"shape": (1, 1, 1, 200, 140, 64), "tile": (192, 64, 64, 64, 0, 0, 6), "causal": True},
+        # Persistent: two thread blocks have three blocks of queries each.
+        {"shape": (1, 3, 1, 200, 200, 64), "tile": (192, 64, 64, 64, 1, 0, 6), "causal": True, "programs": 2},
+        {
+            "shape": (1, 2, 2, 130, 200, 128),
+            "tile": (128, 128, 128, 128, 1, 0, 2),
+            "causal": False,
+            "programs": 1,
+        },
+        # Scores of more than 8 powers of two: some tiles rescale, others do not.
+        {"shape": (1, 1, 1, 70, 700, 64), "tile": (128, 128, 64, 64, 0, 8, 4), "causal": False, "factor": 4},
+    ],
+    ids=lambda case: "-".join(map(str, case.values())),
+)
+def test_other_forms_beside_the_host(case: dict[str, object]) -> None:
+    """Compare the forms that tuning may choose with the host; repeated runs are bitwise identical."""
+    names = run(
+        EMULATING, json.dumps({"dtype": "bfloat16"} | case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90"
+    )
+    assert set(names) == {"attention_warp_specialized"}
 
 
 @needs_gluon

@@ -62,7 +62,8 @@ def varlen_attn(
         seqused_k: The number of used keys of each sequence, int32 of shape (N,). Without gradients.
         block_table: the pages in which the keys of each sequence lie, int32 of shape (N, pages of a sequence). It needs
             `seqused_k`. Entries of keys that no query sees may be anything. Without gradients.
-        num_splits: how PyTorch's kernels divide keys; it changes nothing here.
+        num_splits: 1 keeps the keys of a sequence in one piece, so that its result does not depend on the other
+            sequences of the batch. Other numbers and None leave the split of few queries to the kernel. Default: None.
 
     Returns:
         The output (T_q, H_q, D), with ``AuxRequest(lse=True)`` also the sums (H_q, T_q) in float32. A query without a
@@ -110,6 +111,7 @@ def varlen_attn(
         scale=scale,
         seqused_k=seqused_k,
         block_table=block_table,
+        num_splits=num_splits,
     )
     return (output, sums) if wants_sums else output
 
