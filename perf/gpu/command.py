@@ -45,6 +45,7 @@ from .network_programs import network_programs
 from .optimizer_programs import optimizer_programs
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
 from .program import FAILURES, Program, measure_program
+from .rehearsal import REHEARSAL_SCALE
 from .rows import (
     COMPILED,
     EAGER,
@@ -57,6 +58,7 @@ from .rows import (
     format_rows,
     group_means,
 )
+from .statements import statement_runner, widened
 from .timing import DeviceClock, Work
 from .training_step import training_steps
 from .workloads import Operand, Workload, all_workloads
@@ -68,7 +70,6 @@ NO_DEVICE = 2
 ROTATED_BYTES = 1 << 28
 MAX_SETS = 4
 COPY_BYTES, REHEARSED_COPY_BYTES = 1 << 30, 1 << 16
-REHEARSAL_SCALE = 64
 PROGRAM_STEPS = 3
 SAVE_SECONDS = 3.0
 REHEARSED = "rehearsed"
@@ -391,46 +392,6 @@ def reaches(path: str) -> bool:
     for name in path.split("."):
         value = getattr(value, name, None)
     return value is not None
-
-
-def widened(tensor: Any) -> Any:
-    """Return a PyTorch tensor as float64 without its gradient's history; integers stay."""
-    return tensor.detach().double() if tensor.dtype.is_floating_point else tensor
-
-
-def statement_runner(
-    workload: Workload,
-    library: ModuleType,
-    sets: Iterable[dict[str, Pair]],
-    which: int,
-    *,
-    compiled: bool = False,
-) -> Work:
-    """Return a function that evaluates the statement in a library, over the input set of a given index.
-
-    The set-up runs at once for each set. If `compiled` is True, the library compiles the statement as a
-    function of the operands.
-    """
-    functional = importlib.import_module(f"{library.__name__}.nn.functional")
-    statement = (workload.peer_statement if which else "") or workload.statement
-    spaces: list[dict[str, Any]] = []
-    for operands in sets:
-        space: dict[str, Any] = {"lib": library, "F": functional}
-        space |= {name: pair[which] for name, pair in operands.items()}
-        exec(workload.setup, space)
-        spaces.append(space)
-    if compiled:
-        letters = ", ".join(workload.operands)
-        function = library.compile(eval(f"lambda {letters}: {statement}", {"lib": library, "F": functional}))
-        for space in spaces:
-            space["compiled_statement"] = function
-        statement = f"compiled_statement({letters})"
-    code = compile(statement, f"<{workload.name}>", "eval")
-
-    def work(number: int) -> object:
-        return eval(code, spaces[number])
-
-    return work
 
 
 def under_backend(work: Work, library: ModuleType, name: str) -> Work:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -23,10 +25,13 @@ from types import ModuleType
 from typing import Any
 
 from ...runtime.cuda.driver import is_simulated
+from ...triton_kernels.tuning.autotune import tune
 from ...triton_kernels.tuning.entry import Entry, source_of
+from ...triton_kernels.tuning.report import Report
 from ...triton_kernels.tuning.table import read_table, table_text
 from ..refusal import RefusalError, expression, require_writable
 from ..result_file import installed_versions
+from .rehearsal import REHEARSAL_SCALE, HostTimer, without_store
 from .workloads import Operand, Workload, attention, convolutions, products, rows_of_networks
 
 tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
@@ -44,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", default="", metavar="REGEX", help="only workloads whose `group: name` matches"
     )
+    parser.add_argument(
+        "--seconds", type=float, help="no workload begins after so many; the table is written"
+    )
+    parser.add_argument(
+        "--rehearse", action="store_true", help="tiny sizes, without a GPU too; the times say nothing"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,14 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
         read_table(arguments.output)
     except (ValueError, KeyError, TypeError) as error:
         raise RefusalError(f"--output {arguments.output} is there and no table: {error}") from None
-    missing = what_is_missing()
+    missing = "" if arguments.rehearse and tt.cuda.is_available() else what_is_missing()
     if missing:
         print(f"tune: {missing}: nothing was measured, no table was written", file=sys.stderr)
         return NO_DEVICE
     entries: dict[tuple[str, str, str], Entry] = {}
-    for label, call, args in calls(pattern):
+    deadline = math.inf if arguments.seconds is None else time.monotonic() + arguments.seconds
+    autotune = rehearsed if arguments.rehearse else tt.triton_kernels.autotune
+    for label, call, args in calls(pattern, REHEARSAL_SCALE if arguments.rehearse else 1):
+        if time.monotonic() >= deadline:
+            print(f"time is up before {label}", file=sys.stderr)
+            break
         try:
-            report = tt.triton_kernels.autotune(call, *args)
+            report = autotune(call, *args)
         except (NotImplementedError, tt.cuda.OutOfMemoryError) as error:
             print(f"{label}: left out: {error}", file=sys.stderr)
             continue
@@ -77,6 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
     write_table(arguments.output, capability, properties.name, list(entries.values()))
     print(f"{len(entries)} entries measured on {properties.name} written to {arguments.output}")
     return 0
+
+
+def rehearsed(call: Callable[..., object], *args: Any) -> Report:
+    """Tune by host time, from which nothing follows, and keep nothing beyond the table."""
+    with without_store():
+        return tune(partial(call, *args), args, HostTimer, 1, 1)
 
 
 def what_is_missing() -> str:
@@ -98,10 +120,12 @@ def write_table(path: Path, capability: int, device: str, measured: list[Entry])
     path.write_text(table_text(capability, origin, known.values()), encoding="utf-8")
 
 
-def calls(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
-    """Yield the tuning calls: a label, a function, and its arguments."""
+def calls(
+    pattern: re.Pattern[str], scale: int = 1
+) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
+    """Yield the tuning calls: a label, a function, and its arguments. `scale` divides the sizes."""
     for family in (products, convolutions, rows_of_networks, attention):
-        for workload in family(1):
+        for workload in family(scale):
             label = f"{workload.group}: {workload.name}"
             if pattern.search(label) and reaches(workload.needs):
                 yield label, *as_call(workload)
@@ -133,8 +157,10 @@ def as_call(workload: Workload) -> tuple[Callable[..., object], tuple[Any, ...]]
 
 
 def tensor_for(operand: Operand) -> Any:
-    """Sample a tensor of normal numbers."""
-    made = tt.randn(*operand.shape, device="cuda", dtype=getattr(tt, operand.dtype))
+    """Sample a tensor of normal numbers, or of integers."""
+    if operand.high:
+        return tt.randint(0, operand.high, operand.shape, device="cuda", dtype=getattr(tt, operand.dtype))
+    made = tt.randn(*operand.shape, device="cuda").to(getattr(tt, operand.dtype))
     return made.contiguous(memory_format=tt.channels_last) if operand.channels_last else made
 
 

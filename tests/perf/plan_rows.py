@@ -11,10 +11,10 @@ os.environ["TRITEN_TUNING_STORE"] = "0"
 
 from triten.perf.ahead_of_time.recording import RecordingDriver
 from triten.perf.ahead_of_time.sample import empty, tt
-from triten.perf.gpu.command import statement_runner
 from triten.perf.gpu.further_workloads import further_workloads
 from triten.perf.gpu.peer import Pair
 from triten.perf.gpu.program import FAILURES
+from triten.perf.gpu.statements import statement_runner
 from triten.runtime.cuda import driver as cuda
 from triten.runtime.cuda.occupancy import KNOWN
 

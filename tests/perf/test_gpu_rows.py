@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 import triten as tt
 from triten.perf.gpu.as_result import as_result_rows
-from triten.perf.gpu.command import REHEARSAL_SCALE, statement_runner
+from triten.perf.gpu.command import REHEARSAL_SCALE
 from triten.perf.gpu.further_workloads import further_workloads
 from triten.perf.gpu.llama_programs import LLAMA_8B, TINY, decode, llama_programs
 from triten.perf.gpu.network_programs import (
@@ -25,6 +25,7 @@ from triten.perf.gpu.optimizer_programs import gpt2_shapes, optimizer_programs
 from triten.perf.gpu.peer import Pair, Peer
 from triten.perf.gpu.program import Program, measure_program
 from triten.perf.gpu.rows import COMPILED, OURS, OURS_COMPILED, PEER, Row, format_rows
+from triten.perf.gpu.statements import statement_runner
 from triten.perf.gpu.workloads import Operand, Workload, all_workloads
 
 PROGRAMS = (network_programs, llama_programs, optimizer_programs)

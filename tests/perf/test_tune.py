@@ -18,8 +18,8 @@ def entry(shape, warps=4, source=None):
     )
 
 
-def arguments(path, rows=""):
-    return argparse.Namespace(output=path, rows=rows)
+def arguments(path, rows="", seconds=None):
+    return argparse.Namespace(output=path, rows=rows, seconds=seconds, rehearse=False)
 
 
 def test_without_a_gpu_nothing_is_written(tmp_path, capsys, monkeypatch):
