@@ -59,7 +59,7 @@ def test_each_part_keeps_its_budget_and_each_command_is_valid(flushes, tmp_path)
 
 
 def test_the_whole_plan_is_rehearsed(tmp_path, capsys):
-    """All but the check, which has a rehearsal of its own: each task runs, writes its file, and is recorded."""
+    """Check that each task runs, writes its file and is recorded, but for the check, which has its own rehearsal."""
     assert plan.run(options(tmp_path, "--tasks", "^(batch_norm|tune|tuned|variants|new)$"), in_process) == 0
     report = json.loads((tmp_path / "plan.json").read_text())
     assert [(each["part"], each["name"], each["status"]) for each in report["tasks"]] == [
