@@ -11,6 +11,7 @@ commit and versions. Kernels are compiled before the first timed task, on all co
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import re
@@ -22,12 +23,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ...runtime.cuda import driver as drivers
 from ...triton_kernels.tuning.table import table_path
-from ..refusal import expression
+from ..refusal import expression, require_positive
 from ..result_file import installed_versions, kernel_driver_version, source_commit, utc_now, write_whole
+
+tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
 
 ROOT = Path(__file__).parents[2]
 GRACE = 30.0
@@ -149,8 +153,9 @@ def run(arguments: argparse.Namespace, run_command: Run | None = None) -> int:
         arguments: Parsed options.
         run_command: Runs a command. Default: as a process (`run_process`).
     """
+    require_positive(arguments, "budget")
     wanted = expression(arguments.tasks, "--tasks")
-    if not drivers.is_available() or (drivers.is_simulated() and not arguments.rehearse):
+    if not tt.cuda.is_available() or (drivers.is_simulated() and not arguments.rehearse):
         print(
             "plan: no CUDA GPU is available here: nothing was run; --rehearse runs without one",
             file=sys.stderr,

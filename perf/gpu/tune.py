@@ -29,7 +29,7 @@ from ...triton_kernels.tuning.autotune import tune
 from ...triton_kernels.tuning.entry import Entry, source_of
 from ...triton_kernels.tuning.report import Report
 from ...triton_kernels.tuning.table import read_table, table_text
-from ..refusal import RefusalError, expression, require_writable
+from ..refusal import RefusalError, expression, require_positive, require_writable
 from ..result_file import installed_versions
 from .rehearsal import REHEARSAL_SCALE, HostTimer, without_store
 from .workloads import Operand, Workload, attention, convolutions, products, rows_of_networks
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the table, and print the reports."""
+    require_positive(arguments, "seconds")
     pattern = expression(arguments.rows)
     require_writable(arguments.output)
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,7 +29,7 @@ from ...triton_kernels.tuning.choice import forget, make_plans_anew
 from ...triton_kernels.tuning.measurement import RUNS, TURNS, Times, measure
 from ...triton_kernels.tuning.report import Finding
 from ...triton_kernels.tuning.timer import EventTimer, Timer
-from ..refusal import expression
+from ..refusal import expression, require_positive, require_writable
 from ..result_file import write_whole
 from .further_workloads import further_workloads
 from .peer import Pair
@@ -160,9 +161,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Time the variants, print those ahead of the default, write all."""
     started = time.monotonic()
+    require_positive(arguments, "seconds")
+    require_writable(arguments.output)
     expression(arguments.rows)
     if not tt.cuda.is_available() or (drivers.is_simulated() and not arguments.rehearse):
-        print("variants: no CUDA GPU is available here: nothing was measured; --rehearse runs without one")
+        print(
+            "variants: no CUDA GPU is available here: nothing was measured; --rehearse runs without one",
+            file=sys.stderr,
+        )
         return 2
     with without_store():
         return measure_rows(arguments, started)
@@ -194,7 +200,7 @@ def measure_rows(arguments: argparse.Namespace, started: float) -> int:
             }  # fmt: skip
             write_whole(arguments.output, json.dumps(payload, indent=1) + "\n")
     if not rows:
-        print(f"no row matches {arguments.rows!r}")
+        print(f"no row matches {arguments.rows!r}", file=sys.stderr)
         return 2
     print(text_of(found))
     for label, error in errors.items():

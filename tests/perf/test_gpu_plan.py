@@ -127,7 +127,16 @@ def test_rows_come_in_the_order_of_the_families():
     assert names.index("attention: attention 2048, head 64") < names.index(
         "attention: attention 2048, head 128"
     )
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stderr(io.StringIO()):
         assert (
             variants.run(argparse.Namespace(rows="^nothing$", seconds=None, output=None, rehearse=True)) == 2
         )
+
+
+def test_the_plan_and_the_variants_are_commands_of_gpu_too(monkeypatch, capsys):
+    for name in ("plan", "variants"):
+        monkeypatch.setattr(sys, "argv", ["triten.perf", "gpu", name, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            perf.main()
+        assert ended.value.code == 0
+        assert "--rehearse" in capsys.readouterr().out
