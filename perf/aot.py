@@ -208,7 +208,8 @@ def compile_for_amd(targets: Sequence[str], arguments: argparse.Namespace) -> in
         requests = [each for each in requests if each.kernel.rpartition(":")[2] in arguments.kernel]
     if not requests:
         raise RefusalError(f"--kernel {' '.join(arguments.kernel)}: no such kernel")
-    print(table([result for target in targets for result in compile_for_targets(requests, target)]))
+    for target in targets:
+        print(table(list(compile_for_targets(requests, target))), flush=True)
     return 0
 
 

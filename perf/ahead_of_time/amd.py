@@ -100,8 +100,11 @@ def answer(line: str, target: str) -> dict[str, Any]:
     try:
         compile_for(request, target)
     except Exception as raised:  # a backend raises whatever its passes raise
-        text = str(raised).strip().splitlines() or [""]
-        error = f"{type(raised).__name__}: {text[-1]}"[:300]
+        reason: BaseException = raised
+        while reason.__cause__ is not None:  # a CompilationError shows the source, its cause the reason
+            reason = reason.__cause__
+        text = [each.strip() for each in str(reason).splitlines() if each.strip(" ^")] or [""]
+        error = f"{type(reason).__name__}: {text[-1]}"[:300]
     return asdict(Compiled(request.kernel, target, error))
 
 
