@@ -32,6 +32,7 @@
 #   make rehearse     a day with a GPU without one: check and benchmark over CuPy and a stand-in for NVIDIA's driver
 #   make rehearse-bench  every row of the GPU's benchmark at tiny sizes, on emulated devices of sm_80 and sm_90; ROWS=softmax picks
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
+#   make gpu-plan     on a GPU: check, flushes, tuning, variants and new rows in 30 minutes, each part with its budget
 #   make clean        remove what these targets made
 
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
@@ -93,7 +94,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-quick test-random affected mutants lint commit-messages type generate generate-check coverage docs wheel-check release-check changelog bench screenshot bench-launch aot kernel-wheels \
-	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
+	gpu-check emulate planted-faults rehearse gpu-bench gpu-plan conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
 	@echo "Training the network of examples/train_digits.py: some 5 seconds on two cores"
@@ -227,6 +228,9 @@ rehearse-bench: $(TEST_READY)
 
 gpu-bench:
 	@$(AS_PACKAGE) -m triten.perf gpu $(GPU_ARGS)
+
+gpu-plan:
+	@$(AS_PACKAGE) -m triten.perf gpu plan $(GPU_ARGS)
 
 # Without a GPU, --device cuda is Triton's interpreter.
 conformance: $(ORACLE)/.installed

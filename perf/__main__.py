@@ -33,7 +33,10 @@ MEASUREMENTS = {
     "clients": (".clients.command", "third-party Triton and PyTorch packages, without PyTorch: which run"),
     "interconnect": (".interconnect", "what joins ranks of this machine, measured; predictions beside times"),
     "tune": (".gpu.tune", "measure the configurations of kernels on a GPU"),
+    "plan": (".gpu.plan", "checks, tuning, variants and benchmarks of a GPU in 30 minutes"),
+    "variants": (".gpu.variants", "configurations of kernels against the default, on a GPU"),
 }
+ALIASES = {("gpu", "plan"): "plan", ("gpu", "variants"): "variants"}
 
 
 REFUSED = 2
@@ -70,6 +73,8 @@ def main() -> int:
 def _run() -> int:
     parser = Parser(prog="python -m triten.perf", description="Measure triten beside its peers.")
     commands = parser.add_subparsers(dest="measurement", required=True)
+    if tuple(sys.argv[1:3]) in ALIASES:
+        sys.argv[1:3] = [ALIASES[sys.argv[1], sys.argv[2]]]
     command = sys.argv[1:2]
     for name, (path, summary) in MEASUREMENTS.items():
         if command == [name]:

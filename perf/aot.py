@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.cuda.occupancy import KNOWN, RELATIVES, TARGETS
+from .ahead_of_time.amd import PLANNED_FOR, WAVES, table
+from .ahead_of_time.amd import compile_all as compile_for_targets
 from .ahead_of_time.checks import Expectation, faults_of
 from .ahead_of_time.compilation import SECONDS, Cache, compile_all, compiling_environment, default_cache
 from .ahead_of_time.coverage import kernels_in
@@ -189,6 +191,28 @@ def _require_samples(source: str) -> None:
         raise RefusalError(f"--samples {source} has no {lacking[0]}()")
 
 
+def target_of(text: str) -> int | str:
+    """Convert a target's name: a compute capability, or an AMD architecture such as ``gfx942``."""
+    return text if text.startswith("gfx") else int(text)
+
+
+def compile_for_amd(targets: Sequence[str], arguments: argparse.Namespace) -> int:
+    """Compile the recorded launches for AMD's targets, and print what does not compile; the exit status is 0."""
+    if importlib.util.find_spec("triton") is None:
+        raise RefusalError(
+            "kernels are compiled by Triton, which is not installed: pip install 'triton >= 3.6'"
+        )
+    report = record(PLANNED_FOR, arguments.samples, arguments.quick, bool(arguments.kernel))
+    requests = [Request(**launch["request"]) for launch in report["launches"]]
+    if arguments.kernel:
+        requests = [each for each in requests if each.kernel.rpartition(":")[2] in arguments.kernel]
+    if not requests:
+        raise RefusalError(f"--kernel {' '.join(arguments.kernel)}: no such kernel")
+    for target in targets:
+        print(table(list(compile_for_targets(requests, target))), flush=True)
+    return 0
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `python -m triten.perf aot`."""
     parser.add_argument(
@@ -198,10 +222,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         nargs="+",
-        type=int,
+        type=target_of,
         default=list(TARGETS),
-        choices=list(KNOWN),
-        help=f"default: {', '.join(map(str, TARGETS))}, of which the table is kept",
+        choices=[*KNOWN, *WAVES],
+        help=f"default: {', '.join(map(str, TARGETS))}, of which the table is kept; AMD's are only compiled",
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="compiling processes")
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help=f"default: {default_cache()}")
@@ -221,6 +245,13 @@ def run(arguments: argparse.Namespace) -> int:
     A run of everything also writes them. One of some kernels without faults renews their rows of the table.
     """
     require_positive(arguments, "workers")
+    amd = [target for target in arguments.target if isinstance(target, str)]
+    if amd and len(amd) < len(arguments.target):
+        raise RefusalError(
+            "--target: NVIDIA's targets and AMD's have checks of their own; name them in two runs"
+        )
+    if amd:
+        return compile_for_amd(amd, arguments)
     require_writable_folder(arguments.cache or default_cache())
     is_kept = not arguments.quick and set(arguments.target) == set(TARGETS) and arguments.samples == SAMPLES
     if is_kept:

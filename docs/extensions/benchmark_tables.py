@@ -4,6 +4,7 @@
 - ``gpu`` shows runs on a GPU.
 - ``aot`` shows kernels compiled ahead of time.
 - ``expected`` shows a model's predictions for a GPU's rows.
+- ``overview`` shows which machine was measured when, and a chart of the geometric means against PyTorch.
 
 With ``:rows:``, every row of a run follows. ``{benchmarks} others`` names files of other kinds, so that none
 is omitted silently.
@@ -11,6 +12,7 @@ is omitted silently.
 
 from __future__ import annotations
 
+import html
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -37,6 +39,13 @@ class Benchmarks(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         kind = self.arguments[0]
+        if kind == "overview":
+            paths = sorted(RESULTS.glob("*.json"))
+            for path in paths:
+                self.env.note_dependency(str(path))
+            return overview(
+                [path for path in paths if kind_of(json.loads(path.read_text())) in ("gpu", "suite")]
+            )
         found: list[nodes.Node] = []
         for path in sorted(RESULTS.glob("*.json")):
             self.env.note_dependency(str(path))
@@ -87,6 +96,63 @@ def suite_tables(path: Path, content: Any) -> list[nodes.Node]:
         for each in data["suites"]
     ]
     return [head, table(heads, body)]
+
+
+CHART_PEER = "torch"
+BAR_HEIGHT, LABEL_WIDTH, CHART_WIDTH, LONGEST = 18, 250, 700, 2.0
+"""Pixels of the chart, and the ratio at its right edge; a longer bar ends there."""
+
+
+def overview(paths: list[Path]) -> list[nodes.Node]:
+    """Return a chart of each run's geometric means against PyTorch, and a table of the runs, the latest first."""
+    runs = sorted(
+        ((path, json.loads(path.read_text()), report_data([path])) for path in paths),
+        key=lambda run: str(run[1]["started"]),
+        reverse=True,
+    )
+    body, drawn = [], []
+    for path, content, data in runs:
+        machine = content["machine"]
+        where = machine.get("gpu") or f"{machine['processor']}, {machine['cores']} cores"
+        means = {
+            each["suite"]: each["means"][CHART_PEER]["mean"]
+            for each in data["suites"]
+            if CHART_PEER in each["means"]
+        }
+        date, triton = content["started"][:10], content["versions"].get("triton", "")
+        drawn.append((f"{where}, {date} ({path.stem})", means))
+        body.append(
+            [
+                path.stem, where, date, (content.get("commit") or {}).get("hash", "")[:9],
+                f"PyTorch {content['versions'].get(CHART_PEER, '-')}, Triton {triton or '-'}",
+                str(sum(each["timed"] for each in data["suites"])),
+            ]
+        )  # fmt: skip
+    chart = nodes.raw("", "".join(svg_chart(title, means) for title, means in drawn if means), format="html")
+    return [chart, table(["result file", "machine", "date", "commit", "versions", "benchmarks timed"], body)]
+
+
+def svg_chart(title: str, means: dict[str, float]) -> str:
+    """Return a chart of ratios to PyTorch as HTML; the vertical line is at 1, PyTorch's time."""
+    unit = (CHART_WIDTH - LABEL_WIDTH - 50) / LONGEST
+    line = LABEL_WIDTH + unit
+    height = BAR_HEIGHT * len(means) + 8
+    said = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+    parts = [
+        f"<figure><figcaption>{html.escape(title)}: geometric mean of the time divided by PyTorch's</figcaption>",
+        f'<svg viewBox="0 0 {CHART_WIDTH} {height}" role="img" aria-label="{html.escape(said)}" '
+        'style="max-width: 100%; font: 12px sans-serif" fill="currentColor">',
+    ]
+    for line_number, (name, mean) in enumerate(means.items()):
+        y, length = line_number * BAR_HEIGHT + 4, min(mean, LONGEST) * unit
+        color = "#2a7f62" if mean <= 1 else "#b5541c"
+        parts += [
+            f'<text x="{LABEL_WIDTH - 8}" y="{y + 12}" text-anchor="end">{html.escape(name)}</text>',
+            f'<rect x="{LABEL_WIDTH}" y="{y}" width="{length:.1f}" height="{BAR_HEIGHT - 4}" fill="{color}"/>',
+            f'<text x="{LABEL_WIDTH + length + 6:.1f}" y="{y + 12}">{mean:.2f}</text>',
+        ]
+    parts.append(f'<line x1="{line}" x2="{line}" y1="0" y2="{height}" stroke="currentColor"/></svg></figure>')
+    return "\n".join(parts) + "\n"
 
 
 def row_tables(path: Path) -> list[nodes.Node]:

@@ -67,7 +67,7 @@ def _as_result_row(row: Row) -> results.Row:
         flops=row.flops or None,
         samples={who: [1e-6 * time for time in times] for who, times in row.times.items()},
         bar=_bar(row.targets),
-        note=row.note if row.note.startswith(("WRONG", NOT_BUILT, "out of memory")) else "",
+        note=row.note if row.note.startswith(("WRONG", "FAILED", NOT_BUILT, "out of memory")) else "",
     )
 
 

@@ -40,9 +40,27 @@ from ..result_file import (
 from ..suite.results import CONFIDENCE, Result
 from .as_result import as_result_rows, limits_of
 from .expected import rows_for
+from .further_workloads import further_workloads
 from .host_time import small_calls
+from .llama_programs import llama_programs
+from .network_programs import network_programs
+from .optimizer_programs import optimizer_programs
 from .peer import AGREEMENT, TF32_AGREEMENT, Pair, Peer
-from .rows import NOT_BUILT, NOT_HERE, OURS, PEER, Row, counted, format_rows, group_means
+from .program import FAILURES, Program, measure_program
+from .rehearsal import REHEARSAL_SCALE
+from .rows import (
+    COMPILED,
+    EAGER,
+    NOT_BUILT,
+    NOT_HERE,
+    OURS,
+    PEER,
+    Row,
+    counted,
+    format_rows,
+    group_means,
+)
+from .statements import statement_runner, widened
 from .timing import DeviceClock, Work
 from .training_step import training_steps
 from .work import work_of
@@ -55,14 +73,16 @@ NO_DEVICE = 2
 ROTATED_BYTES = 1 << 28
 MAX_SETS = 4
 COPY_BYTES, REHEARSED_COPY_BYTES = 1 << 30, 1 << 16
-REHEARSAL_SCALE = 64
+PROGRAM_STEPS = 3
 SAVE_SECONDS = 3.0
 REHEARSED = "rehearsed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `python -m triten.perf gpu`."""
-    parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose `group: name` matches")
+    parser.add_argument(
+        "--rows", "--only", default="", metavar="REGEX", help="only rows whose `group: name` matches"
+    )
     parser.add_argument("--rounds", type=int, default=31, help="timings of each row and rival")
     parser.add_argument(
         "--row-seconds", type=float, default=1.5, help="no round of a row begins after so many"
@@ -74,6 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="before each timed run: read a buffer larger than the L2 (default), set its bytes, which leaves dirty "
         "lines for the run to write back, or leave the L2 as it is",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-compile", action="store_true", help="programs without tt.compile and torch.compile"
+    )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="default: perf/results/<device>-<date>.json"
     )
@@ -122,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"no row matches {arguments.rows!r}", file=sys.stderr)
         return 2
     print(bench.table())
-    wrong = [row for row in bench.found if row.note.startswith("WRONG")]
+    wrong = [row for row in bench.found if row.note.startswith(("WRONG", "FAILED"))]
     return 1 if wrong else 0
 
 
@@ -182,14 +205,29 @@ class Bench:
         ):
             if not self.arguments.rows or self.matches(group):
                 yield from measured()
+        scale = REHEARSAL_SCALE if self.arguments.rehearse else 1
+        yield from self.programs([*network_programs(scale), *llama_programs(scale)])
         group = ""
-        for workload in all_workloads(REHEARSAL_SCALE if self.arguments.rehearse else 1):
+        for workload in [*all_workloads(scale), *further_workloads(scale)]:
             if not self.matches(workload.group, workload.name):
                 continue
             if workload.group != group:
                 self.peer.empty_caches()
                 group = workload.group
             yield self.row_of(workload)
+        yield from self.programs(optimizer_programs(scale))
+
+    def programs(self, programs: Iterable[Program]) -> Iterator[Row]:
+        """Yield the rows of programs that `--rows` selects."""
+        for program in programs:
+            if self.matches(program.group, program.name):
+                self.peer.empty_caches()
+                row = measure_program(
+                    program, self.peer, rounds=self.arguments.rounds, seconds=self.arguments.row_seconds,
+                    count=1 if self.arguments.rehearse else PROGRAM_STEPS, compiled=not self.arguments.no_compile,
+                )  # fmt: skip
+                row.copy_bandwidth = self.copy_bandwidth
+                yield row
 
     def row_of(self, workload: Workload) -> Row:
         """Measure a workload: compare both libraries' results, then time them interleaved."""
@@ -203,30 +241,38 @@ class Bench:
             tt.set_float32_matmul_precision("high")
         elif reaches("set_float32_matmul_precision"):
             tt.set_float32_matmul_precision("highest")
-        code = compile(workload.statement, f"<{workload.name}>", "eval")
         try:
             sets = [self.operands(workload) for _ in range(self.sets_of(workload))]
         except NotImplementedError as error:
             row.note = f"{NOT_HERE}: {error}"
             return row
-        rivals: dict[str, Work] = {OURS: runner(code, tt, sets, 0)}
         library = self.peer.library
+        rivals: dict[str, Work] = {}
         if library is not None:
             library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
             library.backends.cudnn.benchmark = True  # the best setting for the baseline
-            theirs = runner(code, library, sets, 1)
+            theirs = statement_runner(workload, library, sets, 1)
+            if workload.compiled and not self.simulated:
+                rivals[COMPILED] = statement_runner(workload, library, sets, 1, compiled=True)
             backends = {} if self.simulated else workload.backends  # PyTorch has neither on a CPU
             rivals |= {name: under_backend(theirs, library, own) for name, own in backends.items()} or {
                 PEER: theirs
             }
+            self.keep_usable(row, rivals)
         try:
-            wrong = self.disagreement(workload, rivals, code, sets[0])
+            rivals[OURS] = statement_runner(workload, tt, sets, 0, compiled=workload.compiled)
+            if workload.compiled:
+                rivals[EAGER] = statement_runner(workload, tt, sets, 0)
+            wrong = self.disagreement(workload, rivals, sets[0])
         except (NotImplementedError, AttributeError) as error:
             row.note = f"{NOT_BUILT}: {error}"
             return row
         except tt.cuda.OutOfMemoryError as error:
             self.peer.empty_caches()
             row.note = f"out of memory: {error}"[:200]
+            return row
+        except FAILURES as error:
+            row.note = f"FAILED: {type(error).__name__}: {error}"[:300]
             return row
         if wrong:
             row.note = f"WRONG: {wrong}"
@@ -243,6 +289,15 @@ class Bench:
             row.copy_bandwidth = self.copy_of(row.copy_bytes)
         return row
 
+    def keep_usable(self, row: Row, rivals: dict[str, Work]) -> None:
+        """Run each rival once. Remove those that raise, and note the reason."""
+        for name, work in list(rivals.items()):
+            try:
+                work(0)
+            except FAILURES as error:
+                del rivals[name]
+                row.absent[name] = f"{type(error).__name__}: {error}"[:300]
+
     def sets_of(self, workload: Workload) -> int:
         """Return the number of input sets to rotate, so that together they far exceed the L2."""
         nbytes = sum(operand.nbytes for operand in workload.operands.values())
@@ -253,25 +308,33 @@ class Bench:
         return {name: self.operand(operand) for name, operand in workload.operands.items()}
 
     def operand(self, operand: Operand) -> Pair:
+        if operand.high:
+            return self.peer.randint(operand.high, operand.shape, operand.dtype)
         return self.peer.randn(operand.shape, operand.dtype, channels_last=operand.channels_last)
 
     def disagreement(
-        self, workload: Workload, rivals: dict[str, Work], code: Any, operands: Mapping[str, Pair]
+        self, workload: Workload, rivals: dict[str, Work], operands: Mapping[str, Pair]
     ) -> str | None:
         """Describe the error in triten's result; return None if it agrees, or without a baseline."""
         ours: Any = rivals[OURS](0)
         tt.cuda.synchronize()
-        if PEER not in rivals:
+        if PEER not in rivals or not workload.compared:
             return None
         theirs: Any = rivals[PEER](0)
         dtypes = [operand.dtype for operand in workload.operands.values()]
         allowed = TF32_AGREEMENT if workload.tf32 else max(AGREEMENT.get(dtype, 0.0) for dtype in dtypes)
 
         def exact() -> Any:
-            wide = {name: Pair(None, pair.theirs.double()) for name, pair in operands.items()}
-            return runner(code, cast(ModuleType, self.peer.library), [wide], 1)(0)
+            wide = {name: Pair(None, widened(pair.theirs)) for name, pair in operands.items()}
+            return statement_runner(workload, cast(ModuleType, self.peer.library), [wide], 1)(0)
 
-        return self.peer.disagreement(ours, theirs, allowed, exact)
+        if not isinstance(theirs, tuple):
+            return self.peer.disagreement(ours, theirs, allowed, exact)
+        found = (
+            self.peer.disagreement(mine, other, allowed, lambda index=index: exact()[index])
+            for index, (mine, other) in enumerate(zip(ours, theirs, strict=True))
+        )
+        return next((each for each in found if each is not None), None)
 
     def note(self, row: Row) -> None:
         """Keep a row; of a rehearsal's times nothing follows, and sizes that are near become the same."""
@@ -388,20 +451,6 @@ def reaches(path: str) -> bool:
     for name in path.split("."):
         value = getattr(value, name, None)
     return value is not None
-
-
-def runner(code: Any, library: ModuleType, sets: Iterable[dict[str, Pair]], which: int) -> Work:
-    """Return a function that evaluates the statement in a library, over the input set of a given index."""
-    functional = importlib.import_module(f"{library.__name__}.nn.functional")
-    spaces = [
-        {"lib": library, "F": functional, **{name: pair[which] for name, pair in operands.items()}}
-        for operands in sets
-    ]
-
-    def work(number: int) -> object:
-        return eval(code, spaces[number])
-
-    return work
 
 
 def under_backend(work: Work, library: ModuleType, name: str) -> Work:

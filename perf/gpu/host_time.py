@@ -25,7 +25,29 @@ SMALL_CALLS = (
     ("a.relu_(), 16 elements", "a.relu_()"),
     ("empty(16)", "lib.empty(16, device=device)"),
     ("a.view(4, 4)", "a.view(4, 4)"),
+    ("a.add_(b)", "a.add_(b)"),
+    ("a.exp()", "a.exp()"),
+    ("a > b", "a > b"),
+    ("where", "lib.where(a > 0, a, b)"),
+    ("a.clone()", "a.clone()"),
+    ("a.to(bfloat16)", "a.to(lib.bfloat16)"),
+    ("zeros(16)", "lib.zeros(16, device=device)"),
+    ("cat of 2", "lib.cat((a, b))"),
+    ("a[3:9]", "a[3:9]"),
+    ("a.max(0)", "a.max(0)"),
+    ("m @ m, 4x4", "m @ m"),
+    ("linear 4x4", "F.linear(m, m, v)"),
+    ("softmax 4x4", "F.softmax(m, 1)"),
+    ("layer_norm 4x4", "F.layer_norm(m, (4,), v, v)"),
+    ("gelu, 16 elements", "F.gelu(a)"),
+    ("autograd step: linear, relu, sum, backward", "F.relu(F.linear(m, w, v)).sum().backward()"),
+    (".item()", "s.item()"),
 )
+SETUP = "m = a.clone().view(4, 4)\nv = a[:4].clone()\ns = a.sum()\nw = a.clone().view(4, 4).requires_grad_()"
+"""Operands of the small calls beside `a` and `b`."""
+COPIES = (1 << 12, 1 << 20, 1 << 26)
+"""Bytes of copies between host and device."""
+GRAPH_NODES = 20
 
 
 def idle_first(work: Slice, synchronize: Callable[[], None]) -> Slice:
@@ -43,10 +65,10 @@ def small_calls(peer: Peer, rounds: int, slice_seconds: float) -> Iterator[Row]:
     a, b = peer.randn((ELEMENTS,), "float32"), peer.randn((ELEMENTS,), "float32")
     contests: dict[str, dict[str, Slice]] = {}
     for name, statement in SMALL_CALLS:
-        ours = {"lib": tt, "device": "cuda", "a": a.ours, "b": b.ours}
+        ours = names_for(tt, "cuda", a.ours, b.ours)
         contests[name] = {OURS: idle_first(statement_slice(statement, ours), tt.cuda.synchronize)}
         if peer.library is not None:
-            theirs = {"lib": peer.library, "device": peer.device, "a": a.theirs, "b": b.theirs}
+            theirs = names_for(peer.library, peer.device, a.theirs, b.theirs)
             contests[name][PEER] = idle_first(statement_slice(statement, theirs), peer.synchronize)
     measured = measure(contests, rounds=rounds, slice_seconds=slice_seconds)
     for name, seconds in measured.items():
@@ -55,6 +77,83 @@ def small_calls(peer: Peer, rounds: int, slice_seconds: float) -> Iterator[Row]:
             row.breakdown = breakdown(a.ours, b.ours, rounds, slice_seconds)
         yield row
     yield from runtime_calls(rounds, slice_seconds)
+    yield from copies(peer, rounds, slice_seconds)
+    yield from graph_launches(peer, rounds, slice_seconds)
+
+
+def names_for(library: ModuleType, device: str, a: Any, b: Any) -> dict[str, Any]:
+    """Return the names of a library's statements. Statements may write to `a`, so it is a copy."""
+    names = {
+        "lib": library,
+        "F": importlib.import_module(f"{library.__name__}.nn.functional"),
+        "device": device,
+        "a": a.clone(),
+        "b": b,
+    }
+    exec(SETUP, names)
+    return names
+
+
+def contest(
+    peer: Peer,
+    name: str,
+    statements: dict[str, tuple[str, dict[str, Any]]],
+    rounds: int,
+    slice_seconds: float,
+) -> Row:
+    """Time one statement of each library, each with the wait for its work."""
+    synchronizers = {OURS: tt.cuda.synchronize, PEER: peer.synchronize}
+    slices = {
+        who: idle_first(statement_slice(statement, names), synchronizers[who])
+        for who, (statement, names) in statements.items()
+    }
+    seconds = measure({name: slices}, rounds=rounds, slice_seconds=slice_seconds)[name]
+    return Row(GROUP, name, times={who: [1e6 * s for s in times] for who, times in seconds.items()})
+
+
+def copies(peer: Peer, rounds: int, slice_seconds: float) -> Iterator[Row]:
+    """Yield copies from pinned and pageable memory to the device and back, each waited for."""
+    for nbytes in COPIES if not peer.rehearsal else COPIES[:1]:
+        for pinned in (True, False):
+            for to_device in (True, False):
+                statements = {}
+                for who, library in ((OURS, tt), (PEER, peer.library)):
+                    if library is None or (library is not tt and peer.rehearsal):
+                        continue
+                    host = library.zeros(nbytes, dtype=library.uint8)
+                    host = host.pin_memory() if pinned else host
+                    device = library.zeros(nbytes, dtype=library.uint8, device="cuda")
+                    target, source = (device, host) if to_device else (host, device)
+                    wait = library.cuda.synchronize
+                    names = {"target": target, "source": source, "wait": wait}
+                    statements[who] = ("target.copy_(source, non_blocking=True); wait()", names)
+                name = f"copy of {nbytes} bytes, {'pinned' if pinned else 'pageable'}, "
+                row = contest(
+                    peer,
+                    name + ("to the device" if to_device else "to the host"),
+                    statements,
+                    rounds,
+                    slice_seconds,
+                )
+                row.nbytes = nbytes
+                yield row
+
+
+def graph_launches(peer: Peer, rounds: int, slice_seconds: float) -> Iterator[Row]:
+    """Yield the launch of a CUDA graph of many small kernels."""
+    statements = {}
+    for who, library in ((OURS, tt), (PEER, peer.library)):
+        if library is None or (library is not tt and peer.rehearsal):
+            continue
+        x = library.zeros(ELEMENTS, device="cuda")
+        x.add_(1)
+        library.cuda.synchronize()
+        graph = library.cuda.CUDAGraph()
+        with library.cuda.graph(graph):
+            for _ in range(GRAPH_NODES):
+                x.add_(1)
+        statements[who] = ("graph.replay()", {"graph": graph, "x": x})
+    yield contest(peer, f"launch of a graph of {GRAPH_NODES} kernels", statements, rounds, slice_seconds)
 
 
 class Intercepted:

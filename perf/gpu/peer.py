@@ -59,6 +59,14 @@ class Peer:
             theirs = theirs.to(memory_format=self.library.channels_last)
         return Pair(self.adopt(theirs), theirs)
 
+    def randint(self, high: int, shape: Sequence[int], dtype: str) -> Pair:
+        """Sample integers from 0 to below `high` as a tensor of each library."""
+        if self.library is None:
+            return Pair(tt.randint(0, high, tuple(shape), device="cuda", dtype=getattr(tt, dtype)), None)
+        kind = getattr(self.library, dtype)
+        theirs = self.library.randint(0, high, tuple(shape), device=self.device, dtype=kind)
+        return Pair(self.adopt(theirs), theirs)
+
     def adopt(self, theirs: Any) -> Any:
         """Return a triten tensor with the same elements; on a GPU it shares the memory and keeps it alive."""
         sizes, strides = tuple(theirs.shape), tuple(theirs.stride())

@@ -21,6 +21,7 @@ from .targets import (
 )
 
 OURS, PEER, EAGER, CUDNN = "triten", "torch", "eager", "cudnn"
+OURS_COMPILED, COMPILED = "compiled", "torch.compile"
 NOT_BUILT, NOT_HERE = "not built", "not on this device"
 
 
@@ -32,6 +33,7 @@ class Row:
     `copy_bandwidth` is that of a device-to-device copy of `copy_bytes` bytes in the same run, in bytes read and
     written per second. The copy moves about as many bytes as the workload.
     `expected` is the model's time in microseconds (`expected.py`), which is not a measurement.
+    `facts` are other measured numbers, with the unit in the name. `absent` says why a rival has no time.
     """
 
     group: str
@@ -44,6 +46,8 @@ class Row:
     copy_bandwidth: float | None = None
     copy_bytes: int | None = None
     expected: float | None = None
+    facts: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
 
     def median(self, who: str) -> float | None:
         """Return the median time of one implementation; None if it was not timed."""
@@ -178,7 +182,13 @@ def format_row(row: Row) -> str:
     )  # fmt: skip
     line = f"{row.name:<44}{''.join(cells)}  {row.verdict}"
     parts = [f"{name} {value:.2f}" for name, value in row.breakdown.items()]
-    return line if not parts else f"{line}\n{'':<6}{', '.join(parts)} us"
+    if parts:
+        line += f"\n{'':<6}{', '.join(parts)} us"
+    others = [f"{name} {row.median(name):.2f} us" for name in row.times if name not in (OURS, PEER)]
+    details = [*others, *(f"{name}: {value:.2f}" for name, value in row.facts.items())]
+    if details:
+        line += f"\n{'':<6}{'; '.join(details)}"
+    return line + "".join(f"\n{'':<6}no time of {name}: {reason}" for name, reason in row.absent.items())
 
 
 def cell(value: float | None, width: int, digits: int) -> str:

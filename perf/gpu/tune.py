@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import re
 import sys
@@ -26,11 +27,14 @@ from types import ModuleType
 from typing import Any
 
 from ...runtime.cuda.driver import is_simulated
+from ...triton_kernels.tuning.autotune import tune
 from ...triton_kernels.tuning.entry import Entry, source_of
+from ...triton_kernels.tuning.report import Report
 from ...triton_kernels.tuning.table import read_table, table_text
 from ..refusal import RefusalError, expression, require_positive, require_writable
 from ..result_file import installed_versions
 from .convolution_workloads import convolution_gradients
+from .rehearsal import REHEARSAL_SCALE, HostTimer, without_store
 from .workloads import (
     Operand,
     Workload,
@@ -68,12 +72,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", default="", metavar="REGEX", help="only workloads whose `group: name` matches"
     )
-    parser.add_argument("--seconds", type=float, help="no workload begins after so many")
+    parser.add_argument(
+        "--seconds", type=float, help="no workload begins after so many; the table is written"
+    )
+    parser.add_argument(
+        "--rehearse", action="store_true", help="tiny sizes, without a GPU too; the times say nothing"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the table, and print the reports."""
-    started = time.monotonic()
     require_positive(arguments, "seconds")
     pattern = expression(arguments.rows)
     require_writable(arguments.output)
@@ -81,19 +89,21 @@ def run(arguments: argparse.Namespace) -> int:
         read_table(arguments.output)
     except (ValueError, KeyError, TypeError) as error:
         raise RefusalError(f"--output {arguments.output} is there and no table: {error}") from None
-    missing = what_is_missing()
+    missing = "" if arguments.rehearse and tt.cuda.is_available() else what_is_missing()
     if missing:
         print(f"tune: {missing}: nothing was measured, no table was written", file=sys.stderr)
         return NO_DEVICE
     entries: dict[tuple[str, str, str], Entry] = {}
     properties = tt.cuda.get_device_properties()
-    for label, made in calls(pattern):
-        if arguments.seconds is not None and time.monotonic() - started >= arguments.seconds:
+    deadline = math.inf if arguments.seconds is None else time.monotonic() + arguments.seconds
+    autotune = rehearsed if arguments.rehearse else tt.triton_kernels.autotune
+    for label, made in calls(pattern, REHEARSAL_SCALE if arguments.rehearse else 1):
+        if time.monotonic() >= deadline:
             print(f"{label} and what follows: left out after {arguments.seconds:g} seconds", file=sys.stderr)
             break
         try:
             call, args = made()
-            report = tt.triton_kernels.autotune(call, *args)
+            report = autotune(call, *args)
         except (NotImplementedError, tt.cuda.OutOfMemoryError) as error:
             print(f"{label}: left out: {error}", file=sys.stderr)
             continue
@@ -109,6 +119,12 @@ def run(arguments: argparse.Namespace) -> int:
     write_table(arguments.output, properties.capability, properties.name, list(entries.values()))
     print(f"{len(entries)} entries measured on {properties.name} written to {arguments.output}")
     return 0
+
+
+def rehearsed(call: Callable[..., object], *args: Any) -> Report:
+    """Tune by host time, from which nothing follows, and keep nothing beyond the table."""
+    with without_store():
+        return tune(partial(call, *args), args, HostTimer, 1, 1)
 
 
 def what_is_missing() -> str:
@@ -130,14 +146,17 @@ def write_table(path: Path, capability: int, device: str, measured: list[Entry])
     path.write_text(table_text(capability, origin, known.values()), encoding="utf-8")
 
 
-def calls(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[], Call]]]:
-    """Yield labels of tuning calls, and functions that make them; a device may lack the dtype of some."""
-    for label, made in every_call():
+def calls(pattern: re.Pattern[str], scale: int = 1) -> Iterator[tuple[str, Callable[[], Call]]]:
+    """Yield labels of tuning calls, and functions that make them; a device may lack the dtype of some.
+
+    `scale` divides the sizes of workloads, for a rehearsal.
+    """
+    for label, made in every_call(scale):
         if pattern.search(label):
             yield label, made
 
 
-def every_call() -> Iterator[tuple[str, Callable[[], Call]]]:
+def every_call(scale: int = 1) -> Iterator[tuple[str, Callable[[], Call]]]:
     """Yield every label with its function."""
     for family in (
         products,
@@ -147,15 +166,16 @@ def every_call() -> Iterator[tuple[str, Callable[[], Call]]]:
         attention,
         memory_bound,
     ):
-        for workload in family(1):
+        for workload in family(scale):
             if reaches(workload.needs):
                 yield f"{workload.group}: {workload.name}", partial(as_call, workload)
     for family in (rows_of_networks, attention):
-        for workload in family(1):
+        for workload in family(scale):
             if reaches(workload.needs):
                 label = f"{workload.group}, gradients: {workload.name}"
                 yield label, lambda workload=workload: with_gradients(*as_call(workload))
-    yield from further_calls()
+    if scale == 1:
+        yield from further_calls()
     for dtype in ("float32", "bfloat16"):
         for sizes in OPTIMIZER_SIZES:
             label = f"optimizers: {len(sizes)} tensors of up to {max(sizes)} {dtype}"
@@ -262,8 +282,10 @@ def as_call(workload: Workload) -> Call:
 
 
 def tensor_for(operand: Operand) -> Any:
-    """Sample a tensor of normal numbers."""
-    made = tt.randn(*operand.shape, device="cuda", dtype=getattr(tt, operand.dtype))
+    """Sample a tensor of normal numbers, or of integers."""
+    if operand.high:
+        return tt.randint(0, operand.high, operand.shape, device="cuda", dtype=getattr(tt, operand.dtype))
+    made = tt.randn(*operand.shape, device="cuda").to(getattr(tt, operand.dtype))
     return made.contiguous(memory_format=tt.channels_last) if operand.channels_last else made
 
 

@@ -9,16 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 MEGABYTE = 1 << 20
-ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "float8_e4m3fn": 1}
+ITEMSIZE = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int8": 1, "uint8": 1,
+    "float8_e4m3fn": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor of normal numbers."""
+    """A tensor of normal numbers; with `high`, of integers from 0 to below it."""
 
     shape: tuple[int, ...]
     dtype: str
     channels_last: bool = False
+    high: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -36,6 +40,14 @@ class Workload:
     `written` are the bytes of the result, 0 if `work_of` (`work.py`) counts the row's bytes. `tf32` allows TF32 in
     both libraries. `needs` is a public name without which the row is not built. `backends` maps each PyTorch variant
     to its attention backend.
+
+    Attributes:
+        setup: Statements that run once for each set of operands, untimed. The statement sees their names.
+        moved: Bytes that must move, if they are not each operand once and the result.
+        compared: True if both libraries must give the same result; False for random numbers.
+        compiled: True if triten's time is that of the compiled statement, beside the eager statement,
+            PyTorch's and that of `torch.compile`.
+        peer_statement: Statement for PyTorch, if it differs.
     """
 
     group: str
@@ -47,10 +59,17 @@ class Workload:
     tf32: bool = False
     needs: str = ""
     backends: dict[str, str] = field(default_factory=dict)
+    setup: str = ""
+    moved: int = 0
+    compared: bool = True
+    compiled: bool = False
+    peer_statement: str = ""
 
     @property
     def nbytes(self) -> int:
         """Bytes that must move: each operand read once, the result written once."""
+        if self.moved:
+            return self.moved
         return self.written + sum(operand.nbytes for operand in self.operands.values()) if self.written else 0
 
 

@@ -81,6 +81,7 @@ SOURCES = {
         f"{block('LARGE_GRANULARITY')} MiB |",
         f"more than {block('SMALL_LIMIT')} MiB (large pool)",
         f"up to {block('OVERSIZE_SLACK')} MiB smaller",
+        f"it saves more than {round(100 * constant('perf.gpu.variants.MIN_GAIN'))} % and more than the spread",
     ],
     "docs/gpu_kernels_internals.md": lambda: [
         f"{constant('perf.planning.launch_time.ASKED') * 100:.0f} % of\nthe bandwidth",

@@ -109,6 +109,15 @@ REFUSED = [
     ("tune -o table.json --rows (", "--rows '(' is no regular expression"),
     ("tune -o good.json", "--output good.json is there and no table"),
     ("tune -o folder", "cannot write folder: it is a folder"),
+    ("tune -o table.json --seconds 0", "--seconds must be positive, got 0.0"),
+    ("variants", "no CUDA GPU is available here"),
+    ("variants --seconds nan", "--seconds must be positive, got nan"),
+    ("variants --output folder", "cannot write folder: it is a folder"),
+    ("plan", "no CUDA GPU is available here"),
+    ("plan --budget 0", "--budget must be positive, got 0.0"),
+    ("plan --tasks (", "--tasks '(' is no regular expression"),
+    ("aot --target 90 gfx942", "name them in two runs"),
+    ("aot --target gfx7", "invalid choice: 'gfx7'"),
 ]
 
 

@@ -25,7 +25,7 @@ def entry(shape, warps=4, source=None):
 
 
 def arguments(path, rows="", seconds=None):
-    return argparse.Namespace(output=path, rows=rows, seconds=seconds)
+    return argparse.Namespace(output=path, rows=rows, seconds=seconds, rehearse=False)
 
 
 def refused():

@@ -36,6 +36,8 @@ PEER_ACCESS_ALREADY_ENABLED = 704
 
 def count_devices() -> tuple[int, str]:
     """Return the number of usable GPUs, and the reason if there is none."""
+    if getattr(runtime, "is_hip", False):
+        return 0, "the installed CuPy is built for ROCm, and triten has no driver for AMD GPUs"
     try:
         count = int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
