@@ -9,7 +9,7 @@ from ...runtime.float_errors import quietly
 from ..plain_numpy import np
 from ..widen import compute_np
 from .blocks import folded, over_everything, over_kept
-from .line_reductions import adds_lines, line_square_sums
+from .line_reductions import line_square_sums
 from .sums import pairwise_sum
 
 MAPPED: dict[str, tuple[Any, np.ufunc]] = {
@@ -35,13 +35,8 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
     everything = over_everything(spec, combined, np_dtype, prepares=True) if len(dims) == spec.ndim else None
     run_blocks = over_kept(spec, dims, out_spec.ndim)
 
-    of_lines = order == SQUARED and dims == (spec.ndim - 1,) and np_dtype.kind == "f"
-
     def compute(block: Any) -> Any:
-        elements = block.astype(np_dtype, copy=False)
-        if of_lines and adds_lines(elements, dims[0], np_dtype):
-            return np.sqrt(line_square_sums(elements)[..., None])
-        elements = mapped(elements)
+        elements = mapped(block.astype(np_dtype, copy=False))
         if is_sum:
             total = pairwise_sum(elements, dims, np_dtype)
             return np.sqrt(total) if order == SQUARED else total

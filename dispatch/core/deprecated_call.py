@@ -11,7 +11,7 @@ from ..schema import FunctionSchema, is_tensor_like, parse_schema
 from ..schema.mismatch import python_signature
 from . import tensor_function as overrides
 from .call_arguments import NUMBERS, WrappedNumber, unwrap_numbers
-from .public_spelling import METHOD
+from .public_spelling import METHOD, public_callable
 
 if TYPE_CHECKING:
     from .overload_packet import OverloadPacket
@@ -25,6 +25,12 @@ def call_deprecated(
     Raises TypeError if no order of `OverloadPacket.deprecated` matches.
     """
     method = spelling == METHOD
+    key = packet.name, method, *map(type, args)
+    order = None if named or _always[0] else _orders.get(key)
+    if order is not None:
+        first_index, others = order
+        keywords = {name: args[v] if isinstance(v, Index) else v for name, v in others}
+        return public_callable(packet.name, spelling)(args[first_index], **keywords)
     rest = {name: value for name, value in named.items() if name == "out"}
     for text, meant in packet.deprecated if rest == named else ():
         schema = _schema(text, method)
@@ -47,6 +53,10 @@ def call_deprecated(
             _told.add((text, method))
             _warn(packet, schema, "out" in named, method)
         (_, first), *remaining = meant
+        names = [a.name for a in schema.arguments]
+        if all(value is given for value, given in zip(values.values(), args, strict=True)):
+            others = [(name, Index(names.index(v)) if isinstance(v, str) else v) for name, v in remaining]
+            _orders[key] = names.index(str(first)), others
         given_names = {name: values[v] if isinstance(v, str) else v for name, v in remaining}
         return packet.call_as((values[str(first)],), {**given_names, **rest}, spelling)
     askers = overrides.overloaded(args, named)
@@ -97,6 +107,13 @@ def is_warn_always_enabled() -> bool:
     """
     return _always[0]
 
+
+class Index(int):
+    """Position of an argument in a call, beside constants."""
+
+
+_orders: dict[tuple[Any, ...], tuple[int, list[tuple[str, Any]]]] = {}
+"""Position of the first argument of the call that is meant, and its others, by the types of a deprecated call."""
 
 _told: set[tuple[str, bool]] = set()
 """The deprecated orders, of functions or of methods, already warned about: PyTorch warns once for each."""

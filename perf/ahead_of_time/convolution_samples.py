@@ -71,8 +71,12 @@ def channels_innermost(dtype: str) -> Iterator[Sample]:
             doubled = last(images, channels, 2 * side, 2 * side, dtype=dtype)
             strided = partial(gradients_last, lambda *a: tt.conv2d(*a, (2, 2), (1, 1)), doubled, w, b)
             yield Sample(f"conv2d {dtype} {label}, strided", strided, (*claims, *STRIDED) if claims else ())
+            # The last fold of an odd side has no second phase, so pointers read the pixels.
+            odd = last(images, channels, 2 * side + 1, 2 * side + 1, dtype=dtype)
+            pointers = partial(gradients_last, lambda *a: tt.conv2d(*a, (2, 2), (0, 0)), odd, w, b)
+            yield Sample(f"conv2d {dtype} {label}, odd sides", pointers, wide if claims else ())
         if dtype in ("bfloat16", "float16") and images == 1:
-            # Few tiles, whose steps are cut into parts.
+            # Few tiles, whose steps are split along K.
             few, many = last(4, 512, 14, 14, dtype=dtype), last(512, 512, 3, 3, dtype=dtype)
             for stride in (1, 2):
                 parts = partial(

@@ -208,7 +208,8 @@ def gaps(
                 continue
             for configuration in configurations:
                 if (
-                    target.capability not in RELATIVES
+                    any(configuration.tile)  # else it leaves the call to another kernel
+                    and target.capability not in RELATIVES
                     and configuration.is_for(target.capability)
                     and (name, dtype, *configuration.shape) not in reached
                 ):

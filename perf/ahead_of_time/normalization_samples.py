@@ -39,6 +39,10 @@ def rows(capability: int) -> Iterator[Sample]:
                 partial(gradients, lambda *a, n=length: F.rms_norm(a[0], [n], *a[1:]), x, w),
                 (*ROWS, "weight_gradients"),
             )
+        # Longer than the registers of a cluster hold.
+        x, w, b = (empty(*s, dtype=dtype) for s in ((256, 69632), (69632,), (69632,)))
+        longest = partial(gradients, lambda *a: F.layer_norm(a[0], [69632], *a[1:]), x, w, b)
+        yield Sample(f"layer_norm {dtype} rows of 69632", longest)
         x = empty(2048, 16384, dtype=dtype)
         yield Sample(
             f"layer_norm {dtype} without weights",

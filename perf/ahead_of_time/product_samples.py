@@ -128,6 +128,8 @@ def gluon_products(kernel: str) -> Iterator[Sample]:
                 f"{label} {dtype}, without Gluon", partial(without_gluon, call), ("matmul_persistent",)
             )
         call = partial(tt.mm, empty(16, 8192, dtype=dtype), empty(8192, 8192, dtype=dtype).t())
+        if kernel == IN_GLUON[90]:
+            yield Sample(f"mm {dtype} of few rows", call, ("matmul_stream_k_specialized",))
         yield Sample(
             f"mm {dtype} of few rows, without Gluon", partial(without_gluon, call), ("matmul_stream_k",)
         )

@@ -140,6 +140,7 @@ def paged(scale: int, batch: int, keys: int) -> Workload:
         ),
         {"q": query, "k": pool, "v": pool},
         query.nbytes,
+        flops=flops_of(batch, HEADS, 1, pages * PAGE, WIDTH, False),
         needs="nn.functional.scaled_dot_product_attention",
     )
 

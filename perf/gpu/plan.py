@@ -130,7 +130,8 @@ def tasks(folder: Path, capability: int, flushes: Sequence[str], rehearse: bool)
 def precompilation(capability: int, cuda: int) -> tuple[str, ...]:
     """Return the command that compiles the kernels of all tasks."""
     module = "triten.perf.gpu.precompile"
-    return ("-m", module, "--target", str(capability), "--cuda", str(cuda), "--seconds", "240")
+    version = ("--cuda", f"{cuda // 1000}.{cuda % 1000 // 10}") if cuda else ()
+    return ("-m", module, "--target", str(capability), *version)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -62,7 +62,7 @@ class Variant:
         median: Median time of the row.
         spread: Half of the interquartile range.
         gain: Share of the default's time that the variant saves; 0 for the default.
-        verdict: ``default``, ``ahead``, ``behind`` or ``within the noise``.
+        result: ``default``, ``ahead``, ``behind`` or ``within the noise``.
     """
 
     row: str
@@ -71,7 +71,7 @@ class Variant:
     median: float
     spread: float
     gain: float
-    verdict: str
+    result: str
 
 
 def judged(row: str, question: str, named: Sequence[tuple[str, Times]]) -> list[Variant]:
@@ -80,7 +80,7 @@ def judged(row: str, question: str, named: Sequence[tuple[str, Times]]) -> list[
     Example:
         >>> from triten.triton_kernels.tuning.measurement import Times
         >>> times = [("a", Times((10.0, 10.0))), ("b", Times((9.8, 9.8))), ("c", Times((9.0, 9.0)))]
-        >>> [variant.verdict for variant in judged("row", "kernel", times)]
+        >>> [variant.result for variant in judged("row", "kernel", times)]
         ['default', 'within the noise', 'ahead']
     """
     found = []
@@ -88,9 +88,9 @@ def judged(row: str, question: str, named: Sequence[tuple[str, Times]]) -> list[
     for number, (name, times) in enumerate(named):
         gain = 1 - times.median / default.median
         noise = max(MIN_GAIN, (times.spread + default.spread) / default.median)
-        verdict = "ahead" if gain > noise else "behind" if gain < -noise else "within the noise"
-        verdict = verdict if number else "default"
-        found.append(Variant(row, question, name, times.median, times.spread, gain, verdict))
+        result = "ahead" if gain > noise else "behind" if gain < -noise else "within the noise"
+        result = result if number else "default"
+        found.append(Variant(row, question, name, times.median, times.spread, gain, result))
     return found
 
 
@@ -227,7 +227,7 @@ def measured(workload: Workload, label: str, timer_for: Any, turns: int, runs: i
 
 def text_of(variants: Sequence[Variant]) -> str:
     """Format the variants that are ahead of the default, the largest gain first."""
-    ahead = sorted((each for each in variants if each.verdict == "ahead"), key=lambda each: -each.gain)
+    ahead = sorted((each for each in variants if each.result == "ahead"), key=lambda each: -each.gain)
     lines = [f"{'ahead of the default by more than 3 % and the spread':<64}{'us':>10}{'gain':>7}"]
     lines += [f"{each.row}\n  {each.question}, {each.configuration:<50}{each.median:>10.2f}{each.gain:>7.1%}"
               for each in ahead]  # fmt: skip

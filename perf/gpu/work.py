@@ -17,7 +17,7 @@ def work_of(workload: Workload) -> tuple[int, int]:
 
     The table states the bytes of rows that depend on the hardware, such as strided reads, and the operations of
     matmuls. `tt.perf.cost` counts the others operator by operator: it reads each operand once, and writes each
-    result once. What it cannot count is 0, which means unknown.
+    result once. A number that it cannot count is 0, which means unknown.
 
     Example:
         >>> from triten.perf.gpu.work import work_of

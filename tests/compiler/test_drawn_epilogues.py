@@ -81,11 +81,12 @@ def test_numbers_are_eager(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 def test_parts_are_added_with_draws(dtype: Any) -> None:
-    """Fuse dropout into the split-K reduction that adds the partial sums of a long K dimension."""
+    """Fuse dropout into the launch that adds the partial sums of a long K dimension."""
     function = lambda x, w, c: F.dropout(tt.addmm(c, x, w * 2), 0.3) + 1  # noqa: E731
     made = operands((16, 2048), (2048, 16), (16,), dtype=dtype)
     compiled = agree(function, *made)
-    assert launches(lambda: compiled(*made)) == 2
+    is_split = dtype is tt.float32  # Stream-K serves 16-bit floats in one launch.
+    assert launches(lambda: compiled(*made)) == (2 if is_split else 1)
     (kernel,) = tt.compiler.explain(function, *made).schedules[0].kernels
     text = write_product_kernel(kernel)
     assert all(each in text for each in ("convert(y, tl.float", "part_sums(", "aten.native_dropout("))

@@ -281,7 +281,10 @@ def test_sizes(m: int, n: int, k: int) -> None:
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
 def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -> None:
-    """Split a long K dimension: one launch for the parts, and one for their sum with the epilogue."""
+    """Split a long K dimension: one launch for the parts, and one for their sum with the epilogue.
+
+    Stream-K multiplies few rows of 16-bit floats and applies the epilogue in one launch.
+    """
 
     def f(x: tt.Tensor, w: tt.Tensor, c: tt.Tensor, r: tt.Tensor) -> tuple[tt.Tensor, ...]:
         y = (x @ w if x.ndim == 3 else tt.addmm(c, x, w, alpha=0.5)) * c
@@ -289,7 +292,7 @@ def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -
 
     made = operands((*batch, 16, 2048), (*batch, 2048, 16), (16,), (*batch, 16, 16), dtype=dtype)
     compiled = agree(f, lambda: tuple(made), calls=1)
-    assert launches(lambda: compiled(*made)) == 2
+    assert launches(lambda: compiled(*made)) == (2 if dtype is tt.float32 else 1)
     (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
     assert "part_sums(" in write_product_kernel(kernel)
 

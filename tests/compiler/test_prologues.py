@@ -104,7 +104,10 @@ def test_casts(given: Any, count: int) -> None:
 
 @pytest.mark.parametrize("dtype", [tt.float32, bf16], ids=str)
 def test_parts_are_made_of_computed_operands(dtype: Any) -> None:
-    """Compute the operands of a split-K matmul in one launch, and the consumers of the sums in the next."""
+    """Compute the operands of a split-K matmul in one launch, and the consumers of the sums in the next.
+
+    Stream-K takes one launch for both, of few rows of 16-bit floats.
+    """
 
     def f(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor, r: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
         return F.gelu(F.linear(x * r, (w.view(16, 64, -1).to(dtype) * s).view(16, -1), b)) + x[:, :16]
@@ -112,7 +115,7 @@ def test_parts_are_made_of_computed_operands(dtype: Any) -> None:
     x, s, r, b = operands((16, 2112), (16, 64, 1), (2112,), (16,), dtype=dtype)
     w = (drawn(16, 2112, device="cuda") * 8).to(int8)
     compiled = agree(f, lambda: (x, w, s, r, b), calls=1)
-    assert launches(lambda: compiled(x, w, s, r, b)) == 2
+    assert launches(lambda: compiled(x, w, s, r, b)) == (2 if dtype is tt.float32 else 1)
     kernel = tt.compiler.explain(f, x, w, s, r, b).schedules[0].kernels[-1]
     assert all(each in write_product_kernel(kernel) for each in ("convert(y, tl.int8)", "part_sums("))
 

@@ -40,7 +40,7 @@ OPERATORS: dict[str, Callable[[], object]] = {
 
 
 class Watch:
-    """Record of matmuls: multiplications of the small ones while BLAS is held to one thread, and of the others."""
+    """Record of matmuls: multiplications of the small ones while BLAS has one thread, and of the others."""
 
     def __init__(self) -> None:
         self.depth, self.lock = 0, threading.Lock()

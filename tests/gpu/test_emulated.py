@@ -43,8 +43,10 @@ def test_kernels_with_tensor_maps(emulated: Callable[..., Any], monkeypatch: pyt
     monkeypatch.setenv("TRITEN_EMULATE", "90")
     run = emulated("--only", "^sizes: .*16-bit|^products: 8-bit")
     assert run.status == 0, run.output
-    assert run.section["device"] == "PTX emulator sm_90" and run.section["counts"]["passed"] == 9
-    assert {*WITH_TENSOR_MAPS, "matmul_warp_specialized"} <= set(run.section["kernels"])
+    assert run.section["device"] == "PTX emulator sm_90" and run.section["counts"]["passed"] == 12
+    assert {*WITH_TENSOR_MAPS, "matmul_stream_k_specialized", "matmul_warp_specialized"} <= set(
+        run.section["kernels"]
+    )
 
 
 SOME = r"^(add|mul|div|where\.self|sum\.dim_IntList|cumsum|mm|max\.dim|sort|gather|index_add|copy|_softmax|bitwise_and)"

@@ -74,7 +74,7 @@ def test_the_whole_plan_is_rehearsed(tmp_path, capsys):
         )
     found = json.loads((tmp_path / "variants.json").read_text())
     assert (found["rows"], found["errors"]) == (1, {})
-    assert "default" in {variant["verdict"] for variant in found["variants"]}
+    assert "default" in {variant["result"] for variant in found["variants"]}
     assert {variant["question"] for variant in found["variants"]} >= set(variants.SWITCHES)
     table = next(tmp_path.glob("sm_*[0-9].json"), None)
     assert table is not None and isinstance(read_table(table), list)
@@ -105,7 +105,7 @@ def test_a_variant_is_ahead_by_more_than_3_percent_and_the_spread():
     named = [("default", steady), ("better", Times((96.0,) * 5)), ("same", Times((97.5,) * 5)), ("noisy", noisy),
              ("worse", Times((104.0,) * 5))]  # fmt: skip
     found = variants.judged("row", "kernel", named)
-    assert [each.verdict for each in found] == [
+    assert [each.result for each in found] == [
         "default", "ahead", "within the noise", "within the noise", "behind",
     ]  # fmt: skip
     text = variants.text_of(found)

@@ -82,5 +82,4 @@ declare(
     operations="3 parts h l dv",
     traffic="parts h l (4 dv + 8) + h l dv itemsize",
     loads=("totals",),
-    stores=("out",),
 )

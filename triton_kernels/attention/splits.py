@@ -1,6 +1,6 @@
 """Number of parts that the keys of a call with few queries are split into.
 
-Such a call reads every key and value once and computes little, so its time is that of the multiprocessor with
+Attention of few queries reads every key and value once and computes little. Its time is that of the multiprocessor with
 the most keys. Costs are in tiles of keys of one thread block. They count work, and were not fitted to
 measured times.
 """

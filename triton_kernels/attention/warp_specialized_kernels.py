@@ -8,7 +8,7 @@ counts are set for four warps at a time.
 Keys and values go through ring buffers of `STAGES` tiles, with a full barrier for each tile and an empty
 barrier at which all groups arrive. A group issues the scores of a tile, then the previous tile's matmul by
 its values. It waits for the scores alone (``wgmma.wait_group 1``), and computes their softmax while the other
-matmul runs. The groups take turns in issuing, so that their softmaxes do not coincide.
+matmul runs. The groups alternate in issuing, so that their softmaxes do not coincide.
 
 The compiler does not know the purpose of a wait, and ptxas hoists it above the softmax if it can. It cannot
 hoist across a branch, so the wait for the next tile of keys is between the softmax and `wait_group 0`.

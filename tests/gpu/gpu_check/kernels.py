@@ -66,10 +66,13 @@ WITH_TENSOR_MAPS = (
     "scaled_blocks_matmul",
 )
 """Kernels for devices of compute capability 9.0 and later; the last one, of 8-bit floats, for 8.9 too."""
+WITH_STREAM_K = ("matmul_stream_k",)
+"""Kernels for devices of compute capability 9.0 and later, of 16-bit floats without Gluon and of 8-bit ones."""
 WITH_WARPGROUP_PRODUCTS = (
     "attention_warp_specialized",
     "attention_backward_keys_warp_specialized",
     "attention_backward_queries_warp_specialized",
+    "matmul_stream_k_specialized",
     "matmul_warp_specialized",
 )
 """Kernels for devices of compute capability 9.0 alone."""
@@ -85,7 +88,7 @@ def unreached(reached: set[str], major: int = 9) -> list[str]:
         f"{file}: {name}"
         for name, file in entry_kernels().items()
         if name not in reached
-        and not (major < 9 and name in WITH_TENSOR_MAPS)
+        and not (major < 9 and name in (*WITH_TENSOR_MAPS, *WITH_STREAM_K))
         and not (major != 9 and name in WITH_WARPGROUP_PRODUCTS)
         and not (major != 10 and name in WITH_TENSOR_MEMORY)
         and not (major < 10 and name in WITH_BLOCK_SCALES)

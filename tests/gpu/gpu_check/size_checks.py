@@ -46,7 +46,8 @@ def with_gradients(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...
     def run(*arguments: Any) -> tuple[Any, ...]:
         leaves = [a.detach().requires_grad_() for a in arguments]
         result = function(*leaves)
-        weights = tt.linspace(-1, 1, result.numel()).to(result.device).reshape(result.shape)
+        numbers_of_result = tt.linspace(-1, 1, result.numel()).to(result.device).reshape(result.shape)
+        weights = tt.empty_like(result).copy_(numbers_of_result)  # in the result's layout
         return (result.detach(), *tt.autograd.grad((result * weights).sum(), leaves))
 
     return run
@@ -173,6 +174,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         lambda: (halves(100, 328), halves(328, 88)),
         0.5,
     ),
+    "a product of few rows of 16-bit floats": (
+        lambda a, b: tt.mm(a, b.t()).float(),
+        lambda: (halves(5, 520), halves(columns(), 520)),
+        0.5,
+    ),
     "a product of 16-bit floats in more than two tiles for each multiprocessor": (
         lambda bias, a, b: tt.addmm(bias, a, b).float(),
         lambda: (halves(columns()), halves(248, 200), halves(200, columns())),
@@ -205,7 +211,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
     ),
     "a convolution of 16-bit floats in parts": (
         lambda x, w: F.conv2d(x, w, padding=1).float(),
-        lambda: (pictures(1, 256, 4, 3), pictures(72, 256, 3, 3)),
+        lambda: (pictures(1, 512, 4, 3), pictures(72, 512, 3, 3)),
         1.0,
     ),
     "segments and their gradient": (with_gradients(segments), lambda: (numbers(1000, 3),), 1e-4),
