@@ -90,7 +90,7 @@ def with_matrix_instructions(target: int) -> set[str]:
         *(
             (
                 *("matmul_persistent", "grouped_matmul_bulk", "attention_bulk", "convolve_bulk"),
-                *("convolve_bulk_strided", "convolve_bulk_phases", "convolve_bulk_parts"),
+                *("convolve_bulk_strided", "convolve_bulk_phases", "convolve_bulk_parts", "matmul_stream_k"),
             )
             if design_of(target) >= 90
             else ("matmul",)
@@ -100,11 +100,12 @@ def with_matrix_instructions(target: int) -> set[str]:
         "convolve",
         "convolve_backward_weight",
         "attention",
-        *(SPECIALIZED if target == 90 else ()),
+        *((*SPECIALIZED, "matmul_stream_k_specialized") if target == 90 else ()),
         *(("convolve_backward_weight_bulk",) if target in (90, 100) else ()),
         *(("attention_tensor_memory", "matmul_tensor_memory") if target == 100 else ()),
         "weight4_matmul",
         "weight8_matmul",
+        *("weight4_stream_k", "weight8_stream_k"),
         "attention_backward_keys",
         "attention_backward_queries",
         "varlen_attention",
