@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,8 @@ def call_deprecated(
     method = spelling == METHOD
     key = packet.name, method, *map(type, args)
     order = None if named or _always[0] else _orders.get(key)
-    if order is not None:
-        first_index, others = order
+    if order is not None and (order[0], method) in _told:
+        _, first_index, others = order
         keywords = {name: args[v] if isinstance(v, Index) else v for name, v in others}
         return public_callable(packet.name, spelling)(args[first_index], **keywords)
     rest = {name: value for name, value in named.items() if name == "out"}
@@ -54,9 +55,9 @@ def call_deprecated(
             _warn(packet, schema, "out" in named, method)
         (_, first), *remaining = meant
         names = [a.name for a in schema.arguments]
-        if all(value is given for value, given in zip(values.values(), args, strict=True)):
+        if len(names) == len(args) and all(map(operator.is_, values.values(), args)):
             others = [(name, Index(names.index(v)) if isinstance(v, str) else v) for name, v in remaining]
-            _orders[key] = names.index(str(first)), others
+            _orders[key] = text, names.index(str(first)), others
         given_names = {name: values[v] if isinstance(v, str) else v for name, v in remaining}
         return packet.call_as((values[str(first)],), {**given_names, **rest}, spelling)
     askers = overrides.overloaded(args, named)
@@ -112,8 +113,10 @@ class Index(int):
     """Position of an argument in a call, beside constants."""
 
 
-_orders: dict[tuple[Any, ...], tuple[int, list[tuple[str, Any]]]] = {}
-"""Position of the first argument of the call that is meant, and its others, by the types of a deprecated call."""
+_orders: dict[tuple[Any, ...], tuple[str, int, list[tuple[str, Any]]]] = {}
+"""By the types of a deprecated call: its schema, and of the call that is meant the first argument's position and the
+other arguments.
+"""
 
 _told: set[tuple[str, bool]] = set()
 """The deprecated orders, of functions or of methods, already warned about: PyTorch warns once for each."""

@@ -136,3 +136,15 @@ def test_a_number_stands_for_the_last_tensor() -> None:
     assert tt.add(2, 3, 4).item() == 14
     with pytest.raises(TypeError):
         tt.exp(tt.ones(1), 2)
+
+
+def test_a_second_call_of_the_same_types_means_the_same() -> None:
+    a, b = tt.ones(3), tt.full((3,), 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for scale in (2, 3, -1):
+            assert tt.equal(a.add(scale, b), tt.full((3,), 1.0 + 2 * scale))
+            assert tt.equal(a.clone().addcmul_(scale, b, b), tt.full((3,), 1.0 + 4 * scale))
+            assert tt.equal(tt.addcdiv(a, scale, b, b), tt.full((3,), 1.0 + scale))
+        with pytest.raises(RuntimeError, match="size"):
+            a.add(2, tt.ones(4))
