@@ -50,8 +50,9 @@ class Dimension(NamedTuple):
 def transposed_copy(
     out: TensorSpec, spec: TensorSpec, eager: Callable[[Any, Any], object]
 ) -> Callable[[Any, Any], object]:
-    """Return ``into(out, source)``, which transposes by a loop as soon as there is one, and copies by `eager` until
-    then; `eager` itself if the copy is no transpose of large matrices.
+    """Return ``into(out, source)``, which transposes by a loop as soon as there is one.
+
+    Until then it copies by `eager`. Copies that are no transposes of large matrices are left to `eager` for good.
     """
     found = matrices(out, spec)
     if found is None:

@@ -62,7 +62,7 @@ def jacrev(
     """Return a function that computes the Jacobian of `func` by reverse mode (`torch.func.jacrev`).
 
     It is best if there are fewer outputs than inputs. For an output of shape O and an input of shape I the Jacobian has
-    the shape O + I; trees of outputs give trees of them, and tuples of `argnums` tuples within those.
+    the shape O + I. Trees of outputs give trees of them, and tuples of `argnums` tuples within those.
 
     Args:
         func: A function from tensors to tensors, or trees of them. With `has_aux`, it returns a pair of outputs and

@@ -1,8 +1,8 @@
 """Workloads of decoding: linear layers of a model with 8 billion parameters, for a batch of one to 64 tokens.
 
-Each row is bound by reading the weight once. The weights of five layers are those of Llama 3 8B's shapes: the joint
-projection of queries, keys and values, the projection of the attention's output, both halves of the feed-forward
-layer, and the vocabulary.
+Each row is bound by reading the weight once. The weights of five layers have the shapes of Llama 3 8B. They project to
+queries, keys and values together, to the attention's output, into and out of the feed-forward layer, and to the
+vocabulary.
 """
 
 from __future__ import annotations
