@@ -13,6 +13,8 @@ from ..runtime.tensor_spec import TensorSpec
 from .blocks import TILE, TURNED_FROM
 from .plain_numpy import np
 
+Array = np.ndarray[Any, Any]
+
 COPY = (
     *("count", "inner", "source", "source_step", "source_inner", "to", "to_step", "to_inner", "cleared"),
     *("inside", "rows", "m", "columns", "n", "span"),
@@ -48,8 +50,8 @@ class Dimension(NamedTuple):
 
 
 def transposed_copy(
-    out: TensorSpec, spec: TensorSpec, eager: Callable[[Any, Any], object]
-) -> Callable[[Any, Any], object]:
+    out: TensorSpec, spec: TensorSpec, eager: Callable[[Array, Array], object]
+) -> Callable[[Array, Array], object]:
     """Return ``into(out, source)``, which transposes by a loop as soon as there is one.
 
     Until then it copies by `eager`. Copies that are no transposes of large matrices are left to `eager` for good.
@@ -60,7 +62,7 @@ def transposed_copy(
     deferred = _loop(KINDS[out.itemsize])
     run: Loop | None = None
 
-    def into(target: Any, source: Any) -> None:
+    def into(target: Array, source: Array) -> None:
         nonlocal run
         if run is None:
             loop = deferred.beside(out.numel)
@@ -112,7 +114,7 @@ class Matrices(NamedTuple):
     column: Dimension
     batch: tuple[Dimension, ...]
 
-    def parts(self) -> tuple[list[Any], Any]:
+    def parts(self) -> tuple[list[Array], Array]:
         """Return the numbers of all parts, as `COPY`, and the tables of rows and columns."""
         *outer, inner = self.batch or (Dimension(1, 0, 0),)
         some = -(-inner.size // PARTS)

@@ -11,6 +11,8 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, shared_loop
 from ..plain_numpy import np
 
+Array = np.ndarray[Any, Any]
+
 MIN_ELEMENTS = 1 << 12
 """Elements from which a loop is looked for."""
 COMPILE_THRESHOLD = 1 << 22
@@ -22,8 +24,8 @@ SHARED_FROM, WAKING_FROM = 1 << 16, 1 << 19
 
 
 def gather_by_loop(
-    call: StructuredCall, eager: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any, Any], None] | None:
+    call: StructuredCall, eager: Callable[[Array, Array], Array]
+) -> Callable[[Array, Array, Array], None] | None:
     """Return ``into(out, array, index)``, which gathers by a loop as soon as there is one; None for other calls.
 
     Args:
@@ -42,7 +44,7 @@ def gather_by_loop(
     deferred = _loop(8 * out.itemsize)
     run: Loop | None = None
 
-    def into(target: Any, array: Any, places: Any) -> None:
+    def into(target: Array, array: Array, places: Array) -> None:
         nonlocal run
         if run is None:
             loop = deferred.beside(index.numel)
@@ -59,7 +61,7 @@ def gather_by_loop(
     return into
 
 
-def _parts(outer: int, picked: int, size: int, inner: int) -> list[Any]:
+def _parts(outer: int, picked: int, size: int, inner: int) -> list[Array]:
     """Return the numbers of the parts: some of the outer dimension, or of the inner one if that is longer."""
     if outer >= inner:
         step = -(-outer // PARTS)

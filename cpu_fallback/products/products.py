@@ -189,7 +189,7 @@ def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel
         if not takes_out(multiply) or not spec.is_contiguous:
             return PlannedKernel(assign, multiply, quiet=True)
 
-        def into(out: Any, x: Any, y: Any) -> None:
+        def into(out: Array, x: Array, y: Array) -> None:
             multiply(x, y, out)
 
         return PlannedKernel(into, multiply, quiet=True)

@@ -18,6 +18,8 @@ from ..widen import FLOAT32
 from .line_loops import LONGEST, RUN_SUMS, STREAMED_SUMS
 from .line_reductions import LOCATED, bfloat16_line_sums, line_extremum, line_sums, run_sums
 
+Array = np.ndarray[Any, Any]
+
 SEQUENTIAL_ELEMENTS = 128
 """Elements that are summed sequentially before the sums are added pairwise."""
 FLAT_FROM = 1 << 15
@@ -69,7 +71,7 @@ def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
     return order
 
 
-def folded(ufunc: np.ufunc, piece: Any) -> Any:
+def folded(ufunc: np.ufunc, piece: Array) -> Any:
     """Reduce a line: sums in runs, products by rows first, since NumPy multiplies rows with vector instructions."""
     if ufunc is np.add and piece.dtype.kind == "f":
         return line_sums(piece)
@@ -121,7 +123,7 @@ def over_everything(
             return lambda array: folded(ufunc, array.reshape(-1))
         return lambda array: folded(ufunc, array.transpose(order).reshape(-1))
 
-    def total(array: Any, fold: Callable[[Any], Any] | None = None, results: int = 1) -> Any:
+    def total(array: Array, fold: Callable[[Array], Any] | None = None, results: int = 1) -> Any:
         line = array.transpose(order).reshape(-1)
         partial = np.empty((results, len(starts)), np_dtype)
 

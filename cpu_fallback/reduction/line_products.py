@@ -8,13 +8,15 @@ from ...runtime.cpu.code import Code
 from ..plain_numpy import np
 from .line_loops import LINE_PRODUCTS
 
+Array = np.ndarray[Any, Any]
+
 SEQUENTIAL = 16
 """Half of the length from which a line's halves are multiplied; shorter lines are multiplied one after another."""
 LONGEST_PRODUCT = 1 << 13
 """The longest line of a loop, which keeps half a line on the stack."""
 
 
-def line_products(array: Any) -> Any:
+def line_products(array: Array) -> Any:
     """Multiply real floats along the last axis.
 
     ``np.multiply.reduce`` is a sequential dependency chain; the halves of a line are multiplied in vectors.
@@ -30,17 +32,17 @@ def line_products(array: Any) -> Any:
     return products_of_halves(array) if made is None else made
 
 
-def products_of_halves(array: Any) -> Any:
+def products_of_halves(array: Array) -> Any:
     """Multiply along the last axis by NumPy."""
     while array.shape[-1] >= 2 * SEQUENTIAL:
         array = _halved(array)
     return np.multiply.reduce(array, -1)
 
 
-def _halved(array: Any) -> Any:
+def _halved(array: Array) -> Array:
     """Multiply the halves of lines; an element that is left multiplies the first product."""
     half = array.shape[-1] // 2
-    products = array[..., :half] * array[..., half : 2 * half]
+    products: Array = array[..., :half] * array[..., half : 2 * half]
     if array.shape[-1] % 2:
         products[..., 0] *= array[..., -1]
     return products

@@ -9,6 +9,8 @@ from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 from ..plain_numpy import np
 from .line_loops import EXTREMA, LINE_SUMS, LONGEST, RUN_SUMS
 
+Array = np.ndarray[Any, Any]
+
 RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
 DIRECT = 2 * RUN
@@ -64,7 +66,7 @@ def run_sums(array: Any, out: Any = None) -> Any:
     return c_einsum("...i->...", array) if out is None else c_einsum("...i->...", array, out=out)
 
 
-def line_square_sums(array: Any) -> Any:
+def line_square_sums(array: Array) -> Any:
     """Sum the squares of real floats along the last axis, in the runs of `line_sums`, without an array of squares.
 
     Example:

@@ -11,6 +11,8 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, shared_loop
 from ..plain_numpy import np
 
+Array = np.ndarray[Any, Any]
+
 COMPILE_THRESHOLD = 1 << 22
 """Compile a loop once NumPy has scanned this many elements."""
 DTYPES = ("float32", "float64", "int64")
@@ -37,7 +39,7 @@ def by_loop(call: StructuredCall, ufunc: np.ufunc, eager: Callable[..., None]) -
     deferred = _loop(ufunc.__name__, spec.dtype.name, inner > 1)
     run: Loop | None = None
 
-    def into(*data: Any) -> None:
+    def into(*data: Array) -> None:
         nonlocal run
         if run is None:
             loop = deferred.beside(spec.numel)
@@ -50,7 +52,7 @@ def by_loop(call: StructuredCall, ufunc: np.ufunc, eager: Callable[..., None]) -
     return into
 
 
-def _parts(outer: int, length: int, inner: int) -> list[Any] | None:
+def _parts(outer: int, length: int, inner: int) -> list[Array] | None:
     """Return the numbers of the parts of lines (outer, length, inner), or None where they would be too many."""
     is_shared = outer * length * inner >= SHARED_FROM
     if inner == 1:
