@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, shared_loop
+from ..runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, eager_until_compiled, shared_loop
 from ..runtime.tensor_spec import TensorSpec
 from .blocks import TILE, TURNED_FROM
 from .plain_numpy import np
@@ -59,23 +59,20 @@ def transposed_copy(
     found = matrices(out, spec)
     if found is None:
         return eager
-    deferred = _loop(KINDS[out.itemsize])
-    run: Loop | None = None
 
-    def into(target: Array, source: Array) -> None:
-        nonlocal run
-        if run is None:
-            loop = deferred.beside(out.numel)
-            if loop is not None:
-                numbers, tables = found.parts()
-                sharing = Sharing.of(out.nbytes, SHARED_FROM, WAKING_FROM)
-                run = functools.partial(shared_loop(loop, numbers, sharing, None), tables)
-        if run is None or np.may_share_memory(target, source):
-            eager(target, source)
-        else:
-            run(source, target)
+    def prepare(loop: Loop) -> Callable[[Array, Array], None]:
+        numbers, tables = found.parts()
+        run = shared_loop(loop, numbers, Sharing.of(out.nbytes, SHARED_FROM, WAKING_FROM), None)
 
-    return into
+        def into(target: Array, source: Array) -> None:
+            if np.may_share_memory(target, source):
+                eager(target, source)
+            else:
+                run(tables, source, target)
+
+        return into
+
+    return eager_until_compiled(eager, _loop(KINDS[out.itemsize]), out.numel, prepare)
 
 
 def dimensions(out: TensorSpec, spec: TensorSpec) -> list[Dimension]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, shared_loop
+from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, eager_until_compiled, shared_loop
 from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
@@ -41,24 +41,25 @@ def gather_by_loop(
         return None
     if any(a != b for d, (a, b) in enumerate(zip(spec.sizes, index.sizes, strict=True)) if d != dim):
         return None
-    deferred = _loop(8 * out.itemsize)
-    run: Loop | None = None
 
-    def into(target: Array, array: Array, places: Array) -> None:
-        nonlocal run
-        if run is None:
-            loop = deferred.beside(index.numel)
-            if loop is not None:
-                outer, inner = math.prod(spec.sizes[:dim]), math.prod(spec.sizes[dim + 1 :])
-                parts = _parts(outer, index.sizes[dim], spec.sizes[dim], inner)
-                run = shared_loop(loop, parts, Sharing.of(index.numel, SHARED_FROM, WAKING_FROM), None)
-        if run is not None and not np.may_share_memory(target, array):
-            run(target, array, places, failed := np.zeros((), np.int64))
-            if not failed:
-                return
+    def by_numpy(target: Array, array: Array, places: Array) -> None:
         np.copyto(target, eager(array, places))
 
-    return into
+    def prepare(loop: Loop) -> Callable[[Array, Array, Array], None]:
+        outer, inner = math.prod(spec.sizes[:dim]), math.prod(spec.sizes[dim + 1 :])
+        parts = _parts(outer, index.sizes[dim], spec.sizes[dim], inner)
+        run = shared_loop(loop, parts, Sharing.of(index.numel, SHARED_FROM, WAKING_FROM), None)
+
+        def into(target: Array, array: Array, places: Array) -> None:
+            if not np.may_share_memory(target, array):
+                run(target, array, places, failed := np.zeros((), np.int64))
+                if not failed:
+                    return
+            by_numpy(target, array, places)  # It raises the error of an index out of bounds.
+
+        return into
+
+    return eager_until_compiled(by_numpy, _loop(8 * out.itemsize), index.numel, prepare)
 
 
 def _parts(outer: int, picked: int, size: int, inner: int) -> list[Array]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, shared_loop
+from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, eager_until_compiled, shared_loop
 from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
@@ -36,20 +36,11 @@ def by_loop(call: StructuredCall, ufunc: np.ufunc, eager: Callable[..., None]) -
     parts = _parts(spec.numel // (length * inner), length, inner)
     if parts is None:
         return eager
+    sharing = Sharing.of(spec.numel, SHARED_FROM, WAKING_FROM)
     deferred = _loop(ufunc.__name__, spec.dtype.name, inner > 1)
-    run: Loop | None = None
-
-    def into(*data: Array) -> None:
-        nonlocal run
-        if run is None:
-            loop = deferred.beside(spec.numel)
-            if loop is None:
-                eager(*data)
-                return
-            run = shared_loop(loop, parts, Sharing.of(spec.numel, SHARED_FROM, WAKING_FROM), None)
-        run(*data)
-
-    return into
+    return eager_until_compiled(
+        eager, deferred, spec.numel, lambda loop: shared_loop(loop, parts, sharing, None)
+    )
 
 
 def _parts(outer: int, length: int, inner: int) -> list[Array] | None:

@@ -69,6 +69,35 @@ class DeferredLoop:
         self.loop = _compiled(self.make)
 
 
+def eager_until_compiled(
+    eager: Callable[..., object],
+    deferred: DeferredLoop,
+    work: int,
+    prepare: Callable[[Loop], Callable[..., object]],
+) -> Callable[..., None]:
+    """Return a plan's kernel: NumPy's passes until the loop is compiled, then the loop.
+
+    Args:
+        eager: NumPy's passes, a function of the plan's arrays.
+        deferred: The loop.
+        work: Work of a call, in the units of `deferred`.
+        prepare: Function that returns the plan's kernel, given the compiled loop.
+    """
+    run: Callable[..., object] | None = None
+
+    def into(*data: Any) -> None:
+        nonlocal run
+        if run is None:
+            loop = deferred.beside(work)
+            if loop is None:
+                eager(*data)
+                return
+            run = prepare(loop)
+        run(*data)
+
+    return into
+
+
 @functools.cache
 def loop_now(make: Callable[..., Loop | None], *arguments: Any) -> Loop | None:
     """Compile a loop now, for kernels whose results differ from NumPy's: NumPy must not run their first call.
