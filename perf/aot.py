@@ -180,8 +180,14 @@ def is_passed_over(launch: Mapping[str, Any]) -> bool:
     )
 
 
-def _require_samples(source: str) -> None:
-    """Raise an error for an argument that is neither a module nor a file of samples."""
+def require_compiler(source: str) -> None:
+    """Raise RefusalError if Triton is missing, or if an argument is neither a module nor a file of samples."""
+    if importlib.util.find_spec("triton") is None:
+        raise RefusalError(
+            "kernels are compiled by Triton, which is not installed: pip install 'triton >= 3.6'"
+        )
+    if source == SAMPLES:
+        return
     try:
         module = load_module(source)
     except (ImportError, OSError, SyntaxError, ValueError) as error:
@@ -256,12 +262,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_kept = not arguments.quick and set(arguments.target) == set(TARGETS) and arguments.samples == SAMPLES
     if is_kept:
         require_writable_folder(arguments.results)
-    if importlib.util.find_spec("triton") is None:
-        raise RefusalError(
-            "kernels are compiled by Triton, which is not installed: pip install 'triton >= 3.6'"
-        )
-    if arguments.samples != SAMPLES:
-        _require_samples(arguments.samples)
+    require_compiler(arguments.samples)
     try:
         outcome = hold(
             arguments.target,

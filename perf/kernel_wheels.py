@@ -7,7 +7,6 @@ Each target has a process of its own.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import subprocess
 import sys
@@ -16,8 +15,8 @@ from pathlib import Path
 from ..runtime.available_cores import available_cores
 from ..runtime.cuda.occupancy import KNOWN
 from .ahead_of_time.compilation import compiling_environment
-from .aot import SAMPLES, _require_samples
-from .refusal import RefusalError, require_positive, require_writable_folder
+from .aot import SAMPLES, require_compiler
+from .refusal import require_positive, require_writable_folder
 
 DEFAULT_TARGETS = (80, 86, 89, 90, 100, 120)
 
@@ -38,12 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Build the wheels and print their paths. Raises RefusalError."""
     require_positive(arguments, "workers")
     require_writable_folder(arguments.output)
-    if importlib.util.find_spec("triton") is None:
-        raise RefusalError(
-            "kernels are compiled by Triton, which is not installed: pip install 'triton >= 3.6'"
-        )
-    if arguments.samples != SAMPLES:
-        _require_samples(arguments.samples)
+    require_compiler(arguments.samples)
     environment = compiling_environment()
     del environment["TRITON_DISABLE_LINE_INFO"]  # users compile with it
     for target in arguments.target:

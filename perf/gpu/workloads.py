@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MEGABYTE = 1 << 20
 ITEMSIZE = {
@@ -206,24 +207,63 @@ def rows_of_networks(scale: int) -> Iterator[Workload]:
                            needs="nn.functional.rms_norm")  # fmt: skip
 
 
-def convolutions(scale: int) -> Iterator[Workload]:
-    """ResNet-50's layers, bfloat16, channels last, a batch of 64."""
+class Convolution(NamedTuple):
+    """Layer of ResNet-50: bfloat16, channels last, a batch of 64.
+
+    Attributes:
+        name: Channels, kernel, stride and side.
+        image: Its input.
+        weight: Its weight.
+        result: Its output.
+        stride: Stride in both dimensions.
+        padding: Padding in both dimensions.
+        flops: Operations of the forward pass, and of each of both gradients.
+        is_first: True for the layer of pictures, whose gradient nobody needs.
+    """
+
+    name: str
+    image: Operand
+    weight: Operand
+    result: Operand
+    stride: int
+    padding: int
+    flops: int
+    is_first: bool
+
+
+def resnet50(scale: int) -> Iterator[Convolution]:
+    """Yield the layers. `scale` divides the sizes, for a rehearsal."""
     batch = max(64 // scale, 1)
-    for channels, filters, size, stride, side in RESNET50:
+    for given, filters, size, stride, side in RESNET50:
+        channels = given
         if scale > 1:
             channels, filters, side = min(channels, 8), min(filters, 8), max(side // scale, size)
         padding = size // 2
         out = (side + 2 * padding - size) // stride + 1
-        operands = {
-            "x": Operand((batch, channels, side, side), "bfloat16", channels_last=True),
-            "w": Operand((filters, channels, size, size), "bfloat16", channels_last=True),
-        }
+        sizes = (
+            (batch, channels, side, side),
+            (filters, channels, size, size),
+            (batch, filters, out, out),
+        )
+        yield Convolution(
+            f"conv2d {channels} to {filters}, {size}x{size}/{stride}, {side}",
+            *(Operand(each, "bfloat16", channels_last=True) for each in sizes),
+            stride,
+            padding,
+            2 * batch * filters * out * out * channels * size * size,
+            given == 3,
+        )
+
+
+def convolutions(scale: int) -> Iterator[Workload]:
+    """Yield the forward passes of ResNet-50's layers."""
+    for layer in resnet50(scale):
         yield Workload(
             "conv2d, ResNet-50",
-            f"conv2d {channels} to {filters}, {size}x{size}/{stride}, {side}",
-            f"F.conv2d(x, w, None, {stride}, {padding})",
-            operands,
-            flops=2 * batch * filters * out * out * channels * size * size,
+            layer.name,
+            f"F.conv2d(x, w, None, {layer.stride}, {layer.padding})",
+            {"x": layer.image, "w": layer.weight},
+            flops=layer.flops,
         )
 
 
