@@ -216,6 +216,8 @@ def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[st
         if axes is not None:
             is_reversed = axes == tuple(range(len(axes) - 1, -1, -1))
             return ("data.T", {}) if is_reversed else ("data.transpose(axes)", {"axes": axes})
+        if result.numel and _is_squeezed(spec, result):
+            return "data.reshape(sizes)", {"sizes": sizes}
     if geometry.numpy_index is not None:
         return "data[index]", {"index": (*geometry.numpy_index, Ellipsis)}
     last = offset
@@ -229,6 +231,13 @@ def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[st
             "byte_strides": byte_strides(sizes, strides, itemsize),
         }
     return "at_first(data, seen, offset)", {"at_first": at_first, "seen": result, "offset": offset}
+
+
+def _is_squeezed(spec: TensorSpec, result: TensorSpec) -> bool:
+    """Return whether two specs differ in dimensions of size 1 alone: NumPy then reshapes without a copy."""
+    return [pair for pair in zip(spec.sizes, spec.strides, strict=True) if pair[0] != 1] == [
+        pair for pair in zip(result.sizes, result.strides, strict=True) if pair[0] != 1
+    ]
 
 
 def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None:
