@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from ...runtime.device import CPU
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import strides_for
 from ...runtime.tensor_spec import TensorSpec
+from ..indexing.placement import rolled
 from ..plain_numpy import np
 
 DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
@@ -226,24 +226,10 @@ def _shift(back: bool) -> HostKernelFactory:
             return None
         if not dims or self.dtype.name not in DTYPES or len({d % self.ndim for d in dims}) != len(dims):
             return None
-        halves = [[(slice(None), slice(None))]] * self.ndim
-        for d in dims:
-            size = self.sizes[d]
-            # The first `size - by` go to the end.
-            offset = (size + 1) // 2 if back else size // 2
-            cut = size - offset
-            halves[d % self.ndim] = [
-                (slice(0, offset), slice(cut, size)),
-                (slice(offset, size), slice(0, cut)),
-            ]
-        moves = [tuple(zip(*parts, strict=True)) for parts in itertools.product(*halves)]
+        # The inverse moves the larger half of an odd size.
+        shifts = {d % self.ndim: (self.sizes[d] + back) // 2 for d in dims}
         spec = TensorSpec.contiguous(self.sizes, self.dtype, CPU)
-
-        def into(out: Any, x: Any) -> None:
-            for target, source in moves:
-                out[target] = x[source]
-
-        return HostKernel((spec,), None, into)
+        return HostKernel((spec,), None, rolled(self, shifts))
 
     return by_arguments(factory)
 

@@ -16,6 +16,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.constants import Constants
 from ..plain_numpy import concatenate, copyto, np
 from ..widen import FLOAT32, NARROW
@@ -158,15 +159,6 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(fresh, fresh)
 
 
-def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
-    """Return the flattened positions in the indexed dimensions alone, and those dimensions."""
-    used = tuple(i for i, index in enumerate(indices) if index is not None)
-    flat_index: Any = 0
-    for d in used:
-        flat_index = flat_index * sizes[d] + _wrapped(indices[d], sizes[d], d)
-    return np.asarray(flat_index, np.int64), used
-
-
 def index_put(call: StructuredCall) -> PlannedKernel:
     """Write or add values at integer indices of a copy of `self`."""
     spec = call.args["self"]
@@ -183,34 +175,54 @@ def index_put(call: StructuredCall) -> PlannedKernel:
 
     if not call.args["accumulate"]:
         return PlannedKernel(put)
-    narrow = spec.dtype in NARROW
-    whole = spec.sizes
+    return PlannedKernel(_adding(spec, call.args["indices"], call.args["values"], sizes))
+
+
+def _adding(
+    spec: TensorSpec,
+    index_specs: Sequence[TensorSpec | None],
+    values_spec: TensorSpec,
+    sizes: tuple[int, ...],
+) -> Callable[..., None]:
+    """Return the kernel of `index_put` that adds values of a shape that broadcasts to `sizes`, in their order."""
+    narrow, whole, copyto = spec.dtype in NARROW, spec.sizes, np.copyto
+    used = tuple([d for d, index in enumerate(index_specs) if index is not None])
+    rest = tuple([d for d in range(len(whole)) if d not in used])
+    width = math.prod([whole[d] for d in rest])
+    spreads, axes = values_spec.sizes != sizes, used + rest
+    is_turned = axes != tuple(range(len(whole)))
+    order: tuple[int, ...] | None = None
+    if used:
+        count = max([index.ndim for index in index_specs if index is not None])
+        adjacent = used == tuple(range(used[0], used[-1] + 1))
+        picked = tuple(range(used[0], used[0] + count)) if adjacent else tuple(range(count))
+        order = picked + tuple([i for i in range(len(sizes)) if i not in picked])
+    if order == tuple(range(len(sizes))):
+        order = None
 
     @quietly
     def add(out: Any, data: Any, indices: Sequence[Any], values: Any) -> None:
         if out is not data:
             copyto(out, data)
-        positions, used = _positions(indices, whole)
         if not used:
             copyto(out, np.add(out, values), casting="unsafe")
             return
-        rest = tuple(d for d in range(len(whole)) if d not in used)
-        adjacent = used == tuple(range(used[0], used[-1] + 1))
-        front = used[0] if adjacent else 0
-        picked_axes = tuple(range(front, front + positions.ndim))
-        spread = np.broadcast_to(values, sizes)
-        order = picked_axes + tuple(i for i in range(len(sizes)) if i not in picked_axes)
-        width = int(np.prod([whole[d] for d in rest], dtype=np.int64))
-        rows = np.ascontiguousarray(spread.transpose(order)).reshape(positions.size, width)
-        turned = out.transpose(used + rest)
+        positions: Any = 0
+        for d in used:
+            positions = positions * whole[d] + _wrapped(indices[d], whole[d], d)
+        positions = np.asarray(positions, np.int64).reshape(-1)
+        if spreads:
+            values = np.broadcast_to(values, sizes)
+        if order is not None:
+            values = values.transpose(order)
+        rows = np.ascontiguousarray(values).reshape(positions.size, width)
+        turned = out.transpose(axes) if is_turned else out
         work = turned if turned.flags.c_contiguous else np.ascontiguousarray(turned)
-        add_rows(
-            work.reshape(-1, width) if width else work.reshape(0, 0), positions.reshape(-1), rows, narrow
-        )
+        add_rows(work.reshape(-1, width) if width else work.reshape(0, 0), positions, rows, narrow)
         if work is not turned:
             copyto(turned, work)
 
-    return PlannedKernel(add)
+    return add
 
 
 def index_select(call: StructuredCall) -> PlannedKernel:

@@ -1,11 +1,12 @@
-"""Host kernels of composites that write elements at given places: `put`, scatters by masks and strides, diagonals.
+"""Host kernels of composites that move elements to given places: `put`, `roll`, scatters by masks, diagonals.
 
 Each gives what its composite in `dispatch/composite/` gives, to the bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...dispatch.iterator.broadcast import infer_size
@@ -286,6 +287,45 @@ def strided_scatter(
     return _copying(self.sizes, self, fresh)
 
 
+def rolled(self: TensorSpec, shifts: Mapping[int, int]) -> Callable[[Any, Any], None]:
+    """Return the function that copies an array shifted cyclically: `shifts` has how far, by dimension."""
+    halves = [[(slice(None), slice(None))]] * self.ndim
+    for d, shift in shifts.items():
+        size = self.sizes[d]
+        offset = shift % size
+        if offset:
+            # The last `offset` elements go to the front.
+            halves[d] = [
+                (slice(0, offset), slice(size - offset, size)),
+                (slice(offset, size), slice(0, size - offset)),
+            ]
+    moves = [tuple(zip(*parts, strict=True)) for parts in itertools.product(*halves)]
+
+    def into(out: Any, x: Any) -> None:
+        for target, source in moves:
+            out[target] = x[source]
+
+    return into
+
+
+def roll(self: TensorSpec, shifts: Sequence[int], dims: Sequence[int]) -> HostKernel | None:
+    """Copy an array, or without `dims` the flattened one, shifted cyclically."""
+    flat = not dims and len(shifts) == 1
+    if not self.numel or not self.ndim or not (flat or len(shifts) == len(dims) > 0):
+        return None
+    if not _is_plain(self) or any(not -self.ndim <= d < self.ndim for d in dims):
+        return None
+    out = TensorSpec.contiguous(self.sizes, self.dtype, self.device)
+    if not flat:
+        moved: dict[int, int] = {}
+        for d, shift in zip(dims, shifts, strict=True):
+            moved[d % self.ndim] = moved.get(d % self.ndim, 0) + shift
+        return HostKernel((out,), None, rolled(self, moved))
+    line = TensorSpec.contiguous((self.numel,), self.dtype, self.device)
+    move = rolled(line, {0: shifts[0]})
+    return HostKernel((out,), None, lambda out, x: move(out.reshape(-1), x.reshape(-1)))
+
+
 HOST_KERNELS = {
     "_strided_copy": strided_copy,
     "_strided_scatter": strided_scatter,
@@ -296,6 +336,7 @@ HOST_KERNELS = {
     "index_fill": index_fill,
     "masked_scatter": masked_scatter,
     "put": put,
+    "roll": roll,
     "take_along_dim": take_along_dim,
 }
 

@@ -12,6 +12,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import MAX_ELEMENTS, check_size, wrap_dim
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
@@ -31,13 +32,14 @@ def flipud(self: Tensor) -> Tensor:
     return self.flip((0,))
 
 
+@host_kernel("roll", "cat")
 def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
     """Run `torch.roll`; without `dims`, roll the flattened tensor."""
     spec = self._spec
     if not shifts:
         raise RuntimeError("`shifts` required")
     if not dims and len(shifts) == 1:
-        return roll(self.reshape((-1,)), shifts, (0,)).reshape(spec.sizes)
+        return ops._unsafe_view(roll(self.reshape((-1,)), shifts, (0,)), spec.sizes)
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     if not spec.numel:

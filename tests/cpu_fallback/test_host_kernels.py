@@ -55,6 +55,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "cross of rows": lambda a, b: tt.linalg.cross(a[:3], b[2:], dim=-2),
     "fftshift": lambda a, b: tt.fft.fftshift(tt.stack([a, b]), dim=(0, -2)),
     "ifftshift": lambda a, b: tt.fft.ifftshift(a.mT),
+    "roll": lambda a, b: tt.roll(a, (1, -3), (0, -1)),
+    "roll of one dimension twice": lambda a, b: tt.roll(a, (1, 2), (1, 1)),
+    "roll of all": lambda a, b: tt.roll(a, -7),
     "einsum": lambda a, b: tt.einsum("ij,Ab->ijAb", a, b),
     "matmul of stacks": lambda a, b: tt.stack([a, b]) @ tt.stack([b.mT, a.mT]),
     "matmul of transposed stacks": lambda a, b: (
