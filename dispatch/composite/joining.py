@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import CPU
@@ -33,15 +33,14 @@ def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return ops.cat(tensors, dim)
 
 
-def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan the stack of gapless host tensors of one layout as a single write."""
-    composed = op.rebind(stack, args)
+def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Plan the stack of host tensors of one shape as a single write."""
     tensors, dim = args
     specs = tuple([each._spec for each in tensors])
-    if not specs or len(set(specs)) > 1 or not specs[0].is_contiguous or specs[0].device is not CPU:
-        return composed
+    if not specs or not all(map(partial(_stacks_with, specs[0]), specs)):
+        return None
     if not is_unseen(key_set, ("aten::cat", "aten::unsqueeze")):
-        return composed
+        return None
     sizes = specs[0].sizes
     d = wrap_dim(dim, len(sizes) + 1)
     spec = TensorSpec.contiguous((*sizes[:d], len(specs), *sizes[d:]), specs[0].dtype, CPU)
@@ -54,7 +53,8 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     kernel = find_kernel("cat_stub", "cpu", "cat")(call)
     join, fresh = kernel.into, kernel.fresh
     allocate, whole, lifts = allocator_of(spec), joined.sizes, lifted != sizes
-    if fresh is not None and not lifts and numpy_may_allocate(spec):
+    is_uniform = len(set(specs)) == 1 and specs[0].is_contiguous
+    if fresh is not None and is_uniform and not lifts and numpy_may_allocate(spec):
         is_pair = d == 0 and len(specs) == 2
         compute = _pair_of(allocate) if is_pair else _unfolded(fresh, spec.sizes)
         unfolded = PlannedKernel(join, compute, kernel.quiet)
@@ -72,6 +72,13 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         return out
 
     return planned
+
+
+def _stacks_with(first: TensorSpec, spec: TensorSpec) -> bool:
+    """Return whether a tensor is one of a stack that is contiguous: with at most 3 dimensions, no other format is."""
+    if spec is first and spec.is_contiguous:
+        return spec.device is CPU
+    return spec.ndim < 3 and spec.sizes == first.sizes and spec.dtype is first.dtype and spec.device is CPU
 
 
 def _unfolded(

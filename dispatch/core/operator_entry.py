@@ -28,6 +28,7 @@ from ...runtime.dispatch_key import (
 )
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import inference_enabled, is_grad_enabled, is_inference_mode_enabled
+from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
@@ -71,6 +72,14 @@ _DECOMPOSING = {
     Functionality.ForwardAD,
 }
 """Layers that see the parts of a composite operator, as in PyTorch, where autograd decomposes it first."""
+
+_SERVED_IN_PARTS = (
+    functionality_bit(Functionality.FuncTorchDynamicLayerBackMode)
+    | functionality_bit(Functionality.Quantized)
+    | functionality_bit(Functionality.Sparse)
+    | functionality_bit(Functionality.SparseCsr)
+)
+"""Keys whose tensors a composite with a derivative serves by its parts, as one without a derivative does."""
 
 MAX_PLANS = 4096
 """Plan cache limit for one operator; the cache is cleared when full."""
@@ -302,8 +311,14 @@ class OperatorEntry:
                     raise NotImplementedError(self.missing_kernel(bits, key))
                 return key, kernel
             if key.functionality in _AUTOGRAD_FUNCTIONALITIES and IMPLICIT in self.kernels:
-                if remaining & PYTHON_BIT and self.name in WHOLE:
-                    return key, self.kernels[AUTOGRAD][-1] if AUTOGRAD in self.kernels else _UNRECORDED
+                if self.name in WHOLE:
+                    # One node, named as PyTorch's, where a composite that writes nothing has a derivative. vmap maps the
+                    # parts, and a sparse or quantized tensor may have a kernel of the composite's name.
+                    is_whole = not (bits & _SERVED_IN_PARTS or self.schema.is_mutable)
+                    if AUTOGRAD in self.kernels and is_whole:
+                        return key, self.kernels[AUTOGRAD][-1]
+                    if remaining & PYTHON_BIT:
+                        return key, self.kernels[AUTOGRAD][-1] if AUTOGRAD in self.kernels else _UNRECORDED
                 kernel = self._around_late_kernel(key, remaining, kernel)
             if kernel is None:
                 if (
@@ -498,7 +513,11 @@ class OperatorEntry:
                 bound = as_native(bound)
             plan = self.rebind(bound, args)
             if not kernel.leaf and not bits & AUTOGRAD_BITS:
-                plan = guarded_below_autograd(args, plan, self._hidden_from(kernel, bits))
+                hidden = self._hidden_from(kernel, bits)
+                if self._takes_detached(kernel, args, hidden):
+                    plan = _given_detached(args, plan)
+                else:
+                    plan = guarded_below_autograd(args, plan, hidden)
                 plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
         if self.is_mutable:
             plan = guarded_write(self.schema, args, plan)
@@ -516,6 +535,19 @@ class OperatorEntry:
         if kernel.written is not None or kernel not in self.kernels.get(IMPLICIT, ()):
             return False
         return not number_positions(self, args)
+
+    def _takes_detached(self, kernel: KernelFunction, args: Sequence[Any], hidden: int) -> bool:
+        """Return whether a composite of this package may get detached operands instead of calls without autograd.
+
+        Its inner calls then have no key set to exclude, and find their plans as a program's calls do.
+        """
+        if kernel.written is not None or hidden or self.is_mutable:
+            return False
+        if not any(kernel in self.kernels.get(key, ()) for key in (IMPLICIT, EXPLICIT, NON_FUNCTIONAL)):
+            return False
+        if any(each.alias_info is not None for each in self.schema.returns):
+            return False
+        return not any(tensor._spec.keys or tensor._spec.layout is not strided for tensor in tensors_in(args))
 
     def _hidden_from(self, kernel: KernelFunction, bits: int) -> int:
         """Return the keys that are hidden from calls made by a kernel below autograd."""
@@ -642,6 +674,31 @@ def guarded_below_autograd(args: Sequence[Any], plan: Plan, hidden: int = 0) -> 
     def below(*runtime: Any) -> Any:
         with ExcludeDispatchKeyGuard(hidden):
             return plan(*runtime)
+
+    return below
+
+
+def _given_detached(args: Sequence[Any], plan: Plan) -> Plan:
+    """Wrap `plan` of a composite, so that it gets detached tensors for those of `args` that require grad."""
+    if not any(tensor._spec.requires_grad for tensor in tensors_in(args)):
+        return plan
+    from ..tensor import blank_tensor
+
+    def detached(value: Any) -> Any:
+        if isinstance(value, TensorImpl):
+            spec = value._spec
+            if not spec.requires_grad:
+                return value
+            made = blank_tensor()
+            made._data, made._spec = value._data, spec.twin
+            made._version_cell = made._autograd = made._view_base = None
+            return made
+        if value.__class__ is tuple or value.__class__ is list:
+            return value.__class__([detached(each) for each in value])
+        return value
+
+    def below(*runtime: Any) -> Any:
+        return plan(*[detached(value) for value in runtime])
 
     return below
 

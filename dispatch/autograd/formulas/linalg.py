@@ -26,6 +26,11 @@ def weighted(tangent: Tensor, scale: Number) -> Tensor:
     return tangent if scale == 1 else tangent * scale
 
 
+def cross_backward(left: Tensor, right: Tensor, dim: int) -> Tensor:
+    """Return the gradient of a cross product: that of the gradient and the other operand, in their cyclic order."""
+    return ops.linalg_cross(left, right, dim=dim)
+
+
 def _is_column_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return strides[0] == 1 and strides[1] == sizes[0]
 

@@ -97,9 +97,11 @@ def index_select_backward(
     grad: Tensor | None, dim: int, indices: Tensor, shape: Sequence[int], keepdim: bool
 ) -> Tensor | None:
     """Scatter the gradient to the index that `max` or `min` chose."""
-    return (
-        None if grad is None else ops.value_selecting_reduction_backward(grad, dim, indices, shape, keepdim)
-    )
+    if grad is None:
+        return None
+    if not keepdim and len(shape):
+        grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
+    return ops.scatter(grad.new_zeros(tuple(shape)), dim, indices, grad)
 
 
 def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:

@@ -58,6 +58,8 @@ _NAMES = {
     cat stack roll repeat index.Tensor index_put index_select index_add index_reduce index_copy gather
     scatter.src scatter.value scatter_add scatter_reduce.two masked_fill.Scalar masked_fill.Tensor
     masked_select take embedding embedding_dense_backward flip tril triu""",
+    "contraction": """
+    linalg_cross""",
     "sorting": """
     sort sort.stable topk kthvalue median.dim nanmedian.dim median nanmedian""",
     "searching": """

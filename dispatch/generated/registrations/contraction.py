@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...composite import contraction as composition
 from ...composite.forms import inplace_form, out_form
 from ...plans.register import operators_of
+from ..autograd import contraction as derivatives
 
 
 def register() -> None:
@@ -32,7 +33,7 @@ def register() -> None:
     operator("linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_multi_dot", dispatch={"CompositeImplicitAutograd": out_form("linalg_multi_dot", composition.linalg_multi_dot, exact=True)})
     operator("chain_matmul(Tensor[] matrices) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.chain_matmul})
     operator("chain_matmul.out(Tensor[] matrices, *, Tensor(a!) out) -> Tensor(a!)", entry="chain_matmul", dispatch={"CompositeImplicitAutograd": out_form("chain_matmul", composition.chain_matmul)})
-    operator("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_cross})
+    operator("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_cross}, autograd=derivatives.plan_linalg_cross)
     operator("linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.linalg_cross_out})
     operator("cross(Tensor self, Tensor other, int? dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cross})
     operator("cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cross_out})

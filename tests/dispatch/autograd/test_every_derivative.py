@@ -312,6 +312,7 @@ CASES: dict[str, list[Any]] = {
     "cat": [[M, L(2, 4)], 0],
     "stack": [[M, M], 1],
     "roll": [M, [1, -2], [0, 1]],
+    "linalg_cross": [M, L(3, 1), ("dim", 0)],
     "repeat": [M, [2, 1, 3]],
     "index.Tensor": [M, [None, ints(3, 0, 0)]],
     "index_put": [M, [ints(0, 2)], L(4)],

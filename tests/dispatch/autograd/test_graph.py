@@ -73,3 +73,54 @@ def test_versions_are_raised_by_hand():
     assert y._version == 2
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         z.sum().backward()
+
+
+M = tt.arange(12.0).reshape(2, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("StackBackward0", lambda x: tt.stack([x, x[:, ::1]], -1)),
+        ("RollBackward0", lambda x: x.roll(1)),
+        ("RepeatBackward0", lambda x: x.repeat(2, 1)),
+        ("GluBackward0", lambda x: tt.nn.functional.glu(x)),
+        ("MaskedSelectBackward0", lambda x: x.masked_select(x > 2)),
+        ("LinalgCrossBackward0", lambda x: tt.cross(x[:, :3], x[:, 3:], dim=1)),
+        (
+            "BinaryCrossEntropyWithLogitsBackward0",
+            lambda x: tt.nn.functional.binary_cross_entropy_with_logits(x, (M > 2).float()),
+        ),
+    ],
+)
+def test_a_composite_with_a_derivative_is_one_node(name, call):
+    x = M.clone().requires_grad_()
+    y = call(x)
+    assert type(y.grad_fn).__name__ == name
+    assert y._base is None
+    # What it calls is not recorded: the next node is that of an operand, or the leaf's.
+    leaf = x.grad_fn or graph.get_gradient_edge(x).node
+    seen, nodes = set(), [y.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        seen.add(type(node).__name__)
+        nodes += [following for following, _ in node.next_functions if following is not None]
+    assert type(leaf).__name__ in seen
+    assert seen <= {name, "AccumulateGrad", "SliceBackward0", "BasicIndexBackward0"}
+
+
+def test_parts_are_mapped_where_one_operand_is_not():
+    x, y = (
+        tt.arange(float(n)).reshape(shape).requires_grad_() for n, shape in ((30, (5, 2, 3)), (6, (2, 3)))
+    )
+    for call in (lambda a, b: tt.stack([b, a], -1), lambda a, b: a * b.roll(1), tt.linalg.cross):
+        mapped = tt.func.vmap(call, (0, None))(x, y)
+        apart = tt.stack([call(each, y) for each in x])
+        assert mapped.tolist() == apart.tolist()
+        weights = tt.arange(float(mapped.numel())).reshape(mapped.shape)
+        for got, want in zip(
+            tt.autograd.grad((mapped * weights).sum(), (x, y)),
+            tt.autograd.grad((apart * weights).sum(), (x, y)),
+            strict=True,
+        ):
+            assert got.tolist() == want.tolist()
