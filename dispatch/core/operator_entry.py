@@ -312,8 +312,8 @@ class OperatorEntry:
                 return key, kernel
             if key.functionality in _AUTOGRAD_FUNCTIONALITIES and IMPLICIT in self.kernels:
                 if self.name in WHOLE:
-                    # One node, named as PyTorch's, where a composite that writes nothing has a derivative. vmap maps the
-                    # parts, and a sparse or quantized tensor may have a kernel of the composite's name.
+                    # One node, named as PyTorch's, where a composite that writes nothing has a derivative. vmap maps
+                    # the parts, and a sparse or quantized tensor may have a kernel of the composite's name.
                     is_whole = not (bits & _SERVED_IN_PARTS or self.schema.is_mutable)
                     if AUTOGRAD in self.kernels and is_whole:
                         return key, self.kernels[AUTOGRAD][-1]

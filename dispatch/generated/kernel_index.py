@@ -390,6 +390,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "replication_pad2d_stub": ("resampling.line_maps", "resampling.line_maps"),
     "replication_pad3d_backward_stub": ("resampling.line_maps", "resampling.line_maps"),
     "replication_pad3d_stub": ("resampling.line_maps", "resampling.line_maps"),
+    "roll_host_stub": ("indexing.placement", None),
     "round_decimals_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "round_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "rsqrt_stub": ("elementwise.pointwise", "elementwise.pointwise"),
