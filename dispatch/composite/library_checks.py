@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.overload_packet import packets
+from ..core.dispatcher import Dispatcher
 from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def _linalg_check_errors(info: Tensor, api_name: str, is_matrix: bool) -> None:
 
 def check_errors(info: Tensor, name: str) -> None:
     """Run `_linalg_check_errors` on an operator's flags."""
-    packets["_linalg_check_errors"].call(info, name, is_matrix=info._spec.ndim == 0)
+    operator = Dispatcher.singleton().find_schema_or_throw("aten::_linalg_check_errors")
+    operator.call(info, name, info._spec.ndim == 0)
 
 
 def check_routine_dtype(kernel: str, x: Tensor) -> None:
