@@ -18,7 +18,7 @@ from ...runtime import allocator, determinism, device, device_guard, float32_pre
 from ...runtime.errors import internal_assert
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import inference_enabled
-from ...runtime.local_dispatch_key_set import effective, local
+from ...runtime.local_dispatch_key_set import effective, local, modes
 from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
@@ -611,7 +611,9 @@ class OverloadPacket:
         return not isinstance(other, TensorImpl | int | float | complex | np.number | np.bool_)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Resolve and call through this thread's key sets: under guards, modes, inference mode."""
+        """Call as the function, by the plan of an earlier call where no guard, mode or inference mode is active."""
+        if not modes:
+            return self.general(args, kwargs, FUNCTION)
         try:
             return self.call_as(args, kwargs, FUNCTION)
         except BaseException:
