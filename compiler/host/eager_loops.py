@@ -15,7 +15,6 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.element_loop import Loop, made_of
 from ...runtime.cpu.element_program import REGISTERS, CannotLower, ElementProgram, Value
-from ...runtime.cpu.elementary_functions import RANGED
 from ...runtime.cpu.llvm_source import write_loop
 from ...runtime.cpu.loop_requests import Sharing
 from ...runtime.cpu.object_code import loop_function, target
@@ -56,12 +55,12 @@ def loop_of_call(
         loop_target.converts_half, loop_target.truncates, has_bits_of_eager, has_ranges=may_decline
     )
     name, in_place = stub.removesuffix("_stub"), bool(written)
-    if may_decline and name in RANGED:
-        written = ()
     try:
         if name in REDUCTIONS:
             return _over_rows(REDUCTIONS[name], program, call, numbers)
-        value = _lowered(program, name, call, numbers, written)
+        value = _lowered(program, name, call, numbers, () if may_decline else written)
+        if in_place and may_decline and not program.outside:
+            value = _lowered(program, name, call, numbers, written)
         made = made_of([value])
         if any(each.by_numpy for each in made):
             return None if in_place else _tiled(value, call)

@@ -69,6 +69,11 @@ def converts(call: StructuredCall) -> bool:
     return source is not target and {source, target} <= {bfloat16, float16, float32}
 
 
+def of_float32(call: StructuredCall) -> bool:
+    """Return True for kernels of floats that compute in float32."""
+    return call.outputs[0].dtype in (float32, *NARROW)
+
+
 def of_small_calls(call: StructuredCall) -> bool:
     """Return False: only a call of few elements may have a loop."""
     return False
@@ -83,9 +88,10 @@ def repeats(call: StructuredCall) -> bool:
 
 
 PASSES = (
-    *("addcdiv", "addcmul", "erf", "gelu", "gelu_backward", "hardshrink", "hardsigmoid", "hardswish"),
-    *("leaky_relu", "leaky_relu_backward", "lerp", "mish", "pow", "rsqrt", "sigmoid", "sigmoid_backward"),
-    *("silu", "silu_backward", "softshrink", "tanh_backward", "threshold", "threshold_backward"),
+    *("addcdiv", "addcmul", "copysign", "erf", "frac", "gelu", "gelu_backward", "hardshrink", "hardsigmoid"),
+    *("hardswish", "leaky_relu", "leaky_relu_backward", "lerp", "mish", "nextafter", "pow", "rsqrt", "sgn"),
+    *("sigmoid", "sigmoid_backward", "sign", "silu", "silu_backward", "softshrink", "tanh_backward"),
+    *("threshold", "threshold_backward"),
 )
 ONE_PASS = (
     *("abs", "add", "clamp", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "neg", "relu", "sin"),
@@ -95,6 +101,7 @@ SMALL = ("eq", "ge", "gt", "le", "lt", "ne", "where")
 LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     **dict.fromkeys((f"{name}_stub" for name in PASSES), several_passes),
     **dict.fromkeys((f"{name}_stub" for name in ONE_PASS), widens),
+    **dict.fromkeys(("fmod_stub", "remainder_stub"), of_float32),
     **dict.fromkeys((f"{name}_stub" for name in SMALL), of_small_calls),
     "copy_stub": converts,
 }

@@ -76,6 +76,9 @@ def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
 OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
     "addcdiv": lambda x: tt.addcdiv(x, x, x, value=0.3),
     "addcmul": lambda x: tt.addcmul(x, x, x),
+    "clamp between tensors": lambda x: tt.clamp(*[tt.cat([x, each]) for each in (x, x.flip(0), x.flip(1))]),
+    "copysign": lambda x: tt.copysign(x, x.flip(1)),
+    "frac": tt.frac,
     "gelu": F.gelu,
     "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
     "hardshrink": lambda x: F.hardshrink(x, 0.7),
@@ -83,10 +86,14 @@ OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
     "hardswish": F.hardswish,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
     "lerp": lambda x: tt.lerp(x, x + 1, 0.7),
+    "lerp by weights": lambda x: tt.lerp(x, x.flip(0), x.flip(1)),
     "mish": F.mish,
+    "nextafter": lambda x: tt.nextafter(x, x.flip(1)),
+    "nextafter of equals": lambda x: tt.nextafter(x, x.clone()),
     "pow": lambda x: x**3,
     "rsqrt": tt.rsqrt,
     "sigmoid": tt.sigmoid,
+    "sign": tt.sign,
     "silu": F.silu,
     "softshrink": lambda x: F.softshrink(x, 0.7),
     "softshrink of float64": lambda x: F.softshrink(x.double(), 0.7).float(),
@@ -134,6 +141,34 @@ def test_functions_of_numbers_in_range(name: str, dtype: tt.dtype, made: list[tu
         far[-1, -1] = far_number
         exact = bits(tt.cat([function(far[i : i + 1].clone()) for i in range(len(far))]))
         assert bits(function(far)) == exact
+
+
+REMAINDERS: dict[str, Callable[[tt.Tensor, tt.Tensor], tt.Tensor]] = {
+    "fmod": tt.fmod,
+    "remainder": tt.remainder,
+    "remainder of a number": lambda a, b: tt.remainder(a, -0.7),
+    "remainder_": lambda a, b: a.clone().remainder_(b),
+}
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("name", REMAINDERS)
+def test_remainders(name: str, dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
+    """Compute remainders of large quotients, of infinities and by zero by NumPy, also in place."""
+    function = REMAINDERS[name]
+    a, b = (operand(tt.float32).nan_to_num(3.0, -2.0, 0.0).to(dtype) for _ in range(2))
+    b[b == 0] = 1.5
+    b[b.abs() < 1e-3] = -0.5
+    a[1, :4], b[1, :4] = tt.tensor([6.0, -6.0, 0.0, -0.0]), tt.tensor([-1.5, 1.5, -2.0, 2.0])
+    far_a, far_b = a.clone(), b.clone()
+    far_a[2, :4] = tt.tensor([3e38, math.inf, 1.0, math.nan])
+    far_b[2, :4] = tt.tensor([1e-3, 2.0, 0.0, 1.0])
+    first = [bits(function(a, b)), bits(function(far_a, far_b))]
+    for _ in range(CALLS):
+        function(a, b)
+    background.wait()
+    assert made[-1][1] is not None
+    assert [bits(function(a, b)), bits(function(far_a, far_b))] == first
 
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
