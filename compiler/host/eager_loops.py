@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from ...cpu_fallback.elementwise.operator_step import Step
 from ...cpu_fallback.function_check import has_bits_of_eager
@@ -29,8 +32,8 @@ from .tiled_loops import MIN_ROW, TILE
 
 
 def loop_of_call(
-    stub: str, call: StructuredCall, numbers: dict[str, Any], written: tuple[str, ...]
-) -> Callable[..., None] | None:
+    stub: str, call: StructuredCall, numbers: dict[str, Any], written: tuple[str, ...], may_decline: bool
+) -> Callable[..., bool | None] | None:
     """Return a function of the output's array, and of the arrays and numbers that a kernel is called with.
 
     Args:
@@ -38,6 +41,8 @@ def loop_of_call(
         call: The planned call.
         numbers: Values of its numbers by name, for which the function is specialized.
         written: The inputs that alias the output; others share no memory with it.
+        may_decline: If True, the function may return True for inputs that the kernel has to compute: sine and cosine
+            do for large numbers. The inputs then have their values still, the output need not.
 
     Returns:
         The function, or None if no loop is bitwise identical to the kernel: llvmlite is missing, or NumPy has to
@@ -46,17 +51,23 @@ def loop_of_call(
     loop_target = target()
     if loop_target is None:
         return None
-    program = ElementProgram(loop_target.converts_half, loop_target.truncates, has_bits_of_eager)
-    name = stub.removesuffix("_stub")
+    program = ElementProgram(
+        loop_target.converts_half, loop_target.truncates, has_bits_of_eager, has_ranges=may_decline
+    )
+    name, in_place = stub.removesuffix("_stub"), bool(written)
     try:
         if name in REDUCTIONS:
             return _over_rows(REDUCTIONS[name], program, call, numbers)
-        value = _lowered(program, name, call, numbers, written)
+        value = _lowered(program, name, call, numbers, () if may_decline else written)
+        if in_place and may_decline and not program.outside:
+            value = _lowered(program, name, call, numbers, written)
         made = made_of([value])
         if any(each.by_numpy for each in made):
-            return None if written else _tiled(value, call)
+            return None if in_place else _tiled(value, call)
     except (CannotLower, RuntimeError, OverflowError):  # the last two: numbers that the kernel itself refuses
         return None
+    if program.outside:
+        return _ranged(program, value, call, in_place)
     return _plain(Loop(tuple([each for each in made if each.kind == "input"]), ((value, "o0"),)), call)
 
 
@@ -143,6 +154,47 @@ def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
     geometry, parts = parts_of(geometry, out.numel, part_limit_of(sharing, out.numel))
     function = loop_function(write_loop(loop, geometry.steps, len(geometry.sizes)))
     return _over_parts(function, parts, input_indices, len(call.runtime), sharing)
+
+
+def _ranged(
+    program: ElementProgram, value: Value, call: StructuredCall, in_place: bool
+) -> Callable[..., bool | None]:
+    """Return a loop with functions that hold for a range of numbers; it returns True for other numbers.
+
+    In place, it computes a new array first, since the kernel needs the numbers if the loop declines them.
+    """
+    out = call.outputs[0]
+    flag = program.value("accumulator", "uint8", detail=1)
+    outside = reduce(lambda a, b: program.bitwise("or", a, b), program.outside)
+    flag = program.bitwise("or", flag, program.convert(outside, "uint8"))
+    reads = tuple([made for made in made_of([value, flag]) if made.kind == "input"])
+    loop = Loop(reads, ((value, "o0"), (flag, "o1")))
+    input_indices = [made.detail for made in reads]
+    specs = [out, *(call.args[call.runtime[i]] for i in input_indices)]
+    strides = [broadcast_strides(spec, out.sizes) for spec in specs]
+    strides.insert(1, (0,) * out.ndim)
+    itemsizes = [spec.itemsize for spec in specs]
+    itemsizes.insert(1, 1)
+    sharing = _sharing(call, input_indices, len(loop.instructions))
+    geometry, parts = parts_of(
+        Geometry.merged(out.sizes, strides, itemsizes), out.numel, part_limit_of(sharing, out.numel)
+    )
+    rank, count = len(geometry.sizes), len(parts)
+    for i, part in enumerate(parts):
+        part[2 * rank + 1] += i  # Each part has a flag of its own.
+    run = shared_loop(loop_function(write_loop(loop, geometry.steps, rank)), parts, sharing, None)
+
+    def compute(target: Any, *given: Any) -> bool:
+        made = np.empty_like(target) if in_place else target
+        flags = np.zeros(count, np.uint8)
+        run(made, flags, *[given[i] for i in input_indices])
+        if flags.any():
+            return True
+        if in_place:
+            np.copyto(target, made)
+        return False
+
+    return compute
 
 
 def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from ...runtime.cpu.hyperbolic_tangent import OWN_TANH
 from ..blocks import BLOCK
 from . import gelu as gelu_chain
-from . import gelu_rows
+from . import gelu_rows, wide_functions, wide_kernels
 from . import pointwise_math as m
 from .operator_step import Row, Step, check_extremes, inverse, product
 from .pointwise import OPERATORS, ZEROS
@@ -38,6 +38,21 @@ def _called(stub: str) -> Row:
     def row(s: Step) -> Value:
         s.need("f")
         return s.ufunc(function, s.operand("self"))
+
+    return row
+
+
+def _wide(stub: str) -> Row:
+    """Return the lowering of a function of `wide_functions`."""
+    of_few = _called(stub) if stub in CALLED else None
+
+    def row(s: Step) -> Value:
+        s.need("f")
+        if wide_kernels.is_wide(stub, s.call):
+            return wide_functions.instructions(s.program, stub, *s.operands)
+        if of_few is None:
+            raise CannotLower(stub)
+        return of_few(s)
 
     return row
 
@@ -290,4 +305,5 @@ ACTIVATIONS: dict[str, Row] = {
     "threshold_backward": _threshold_backward,
 }
 ACTIVATIONS |= {name: _called(name) for name in CALLED}
+ACTIVATIONS |= {name: _wide(name) for name in wide_functions.FUNCTIONS}
 """By stub."""

@@ -8,7 +8,9 @@ import numpy as np
 
 from ...dispatch.layers.graph.graph import Node
 from ...runtime.cpu.element_program import CannotLower, Value, kind_of
+from . import representation_rows as rows
 from .operator_step import Row, Step, check_extremes, inverse, product
+from .vector_passes import LONG
 
 
 def _scaled(s: Step, name: str, scale: str) -> Value:
@@ -150,8 +152,11 @@ def _clamp(s: Step) -> Value:
     p, a = s.program, s.operand("self")
     low, high = (s.call.args.get(name) is not None for name in ("min", "max"))
     bounds = [name for name in ("min", "max") if s.call.args.get(name) is not None]
-    if any(isinstance(s.raw(name), Node) for name in bounds) and len(bounds) == 2:
-        raise CannotLower("clamp")
+    if any(isinstance(s.raw(name), Node) and s.call.args[name].ndim for name in bounds) and len(bounds) == 2:
+        if s.numel <= LONG:
+            raise CannotLower("clamp")
+        check_extremes(s)
+        return p.minimum(p.maximum(a, s.operand("min")), s.operand("max"))
     if low and high:
         for name, order in (("min", "ge"), ("max", "le")):
             bound = s.operand(name)
@@ -251,8 +256,6 @@ def _lerp(s: Step) -> Value:
     """Lower lerp with a number as weight."""
     s.need("f")
     p, start, end, weight = s.program, s.operand("self"), s.operand("end"), s.raw("weight")
-    if isinstance(weight, Node):
-        raise CannotLower("lerp")
     span = p.arithmetic("sub", end, start)
     rounded = np.dtype(s.dtype).type(weight)
     if abs(rounded) < 0.5:
@@ -287,16 +290,18 @@ ARITHMETIC: dict[str, Row] = {
     "clamp": _clamp,
     "clamp_max": _clamp,
     "clamp_min": _clamp,
+    "copysign": rows.copysign,
     "div": _div,
     "div_mode": _div_mode,
     "eq": _compare("eq"),
     "floor": _rounding("floor"),
     "floor_divide": _integer_division("floor_divide"),
-    "fmod": _integer_division("fmod"),
+    "fmod": rows.of_floats(rows.fmod, _integer_division("fmod")),
+    "frac": rows.frac,
     "ge": _compare("ge"),
     "gt": _compare("gt"),
     "le": _compare("le"),
-    "lerp": _lerp,
+    "lerp": rows.of_weights(rows.lerp, _lerp),
     "logical_and": _logical("and"),
     "logical_not": _logical_not,
     "logical_or": _logical("or"),
@@ -307,9 +312,10 @@ ARITHMETIC: dict[str, Row] = {
     "mul": _mul,
     "ne": _compare("ne"),
     "neg": _neg,
+    "nextafter": rows.nextafter,
     "pow": _pow,
     "reciprocal": _reciprocal,
-    "remainder": _integer_division("remainder"),
+    "remainder": rows.of_floats(rows.remainder, _integer_division("remainder")),
     "round": _rounding("rint"),
     "rsqrt": _rsqrt,
     "rsub": _rsub,

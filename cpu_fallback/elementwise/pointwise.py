@@ -27,6 +27,7 @@ from ..special.float32_functions import FUNCTIONS, for_many
 from ..widen import NARROW, comparable_np, compute_np
 from . import number_representation as representation
 from . import pointwise_math as m
+from . import wide_kernels
 from .elementwise import SLOW, planned
 from .gelu import CHAINED_FROM, chained
 from .selection import SMALL, selected
@@ -173,7 +174,7 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
             function = UNSCALED[stub]
         if stub in COMPARISONS and compute_np(call.common_dtype).kind == "b":
             return planned(call, of_truth(function))
-        return by_passes(call, stub, loaded(function))
+        return wide_kernels.for_many(stub, call, by_passes(call, stub, loaded(function)))
 
     return factory
 

@@ -6,6 +6,7 @@ index for each dimension.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from ..plain_numpy import concatenate, copyto, np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
 from .index_bounds import check_bounds, check_rows, is_within, own
+from .index_loops import gather_by_loop, index_geometry, scatter_by_loop
 from .scatter_reduction import (
     COMBINED_BY,
     add_rows,
@@ -248,6 +250,12 @@ def index_select(call: StructuredCall) -> PlannedKernel:
         check_rows(index, size)
         return data.take(index.reshape(-1), axis, None, "clip")
 
+    # NumPy copies rows of several elements as quickly.
+    geometry = index_geometry(spec, axis, call.args["index"], call.outputs[0])
+    if geometry is not None and geometry.is_flat and size:
+        by_loop = gather_by_loop(geometry, spec.itemsize, into)
+        if by_loop is not None:
+            return PlannedKernel(by_loop)
     return PlannedKernel(into, fresh if size and not scalar else None)
 
 
@@ -305,17 +313,10 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     inner = math.prod(sizes[axis + 1 :])
     add_at, multiply = np.add.at, np.multiply
 
-    @quietly
-    def into(out: Any, data: Any, index: Any, source: Any, alpha: Any = 1) -> None:
-        if out is not data:
-            copyto(out, data)
+    def add(out: Any, source: Any, index: Any) -> None:
         rows = checked(index)
         if not rows.size or not out.size:
             return
-        if scaled:
-            if integral:
-                check_integer(alpha, spec.dtype)
-            source = multiply(source.astype(FLOAT32) if narrow else source, constant[alpha])
         if element_indices is not None and not narrow and out.flags.c_contiguous:
             add_at(out.reshape(-1), element_indices(rows), source.reshape(-1))
             return
@@ -329,6 +330,19 @@ def index_add(call: StructuredCall) -> PlannedKernel:
         add_rows(work.reshape(size, -1), rows, values, narrow)
         if work is not target:
             copyto(target, work)
+
+    geometry = index_geometry(spec, axis, call.args["index"], call.args["source"])
+    add = scatter_by_loop(geometry, call.outputs[0], add, checked)
+
+    @quietly
+    def into(out: Any, data: Any, index: Any, source: Any, alpha: Any = 1) -> None:
+        if out is not data:
+            copyto(out, data)
+        if scaled:
+            if integral:
+                check_integer(alpha, spec.dtype)
+            source = multiply(source.astype(FLOAT32) if narrow else source, constant[alpha])
+        add(out, source, index)
 
     return PlannedKernel(into)
 
@@ -388,9 +402,7 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
     # A single index has its own place in a result; the source's one stands there already.
     alone = call.args["source"].ndim == call.args["self"].ndim
 
-    def into(out: Any, data: Any, index: Any, source: Any) -> None:
-        if out is not data:
-            copyto(out, data)
+    def write(out: Any, source: Any, index: Any) -> None:
         rows = checked(index)
         if not out.ndim:
             out[...] = source.reshape(-1)[-1] if source.size else out
@@ -399,6 +411,14 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
         else:
             moved = np.moveaxis(source, axis, 0) if source.ndim else source.reshape(1)
             np.moveaxis(out, axis, 0)[rows] = moved
+
+    geometry = index_geometry(call.args["self"], axis, call.args["index"], call.args["source"])
+    write = scatter_by_loop(geometry, call.outputs[0], write)
+
+    def into(out: Any, data: Any, index: Any, source: Any) -> None:
+        if out is not data:
+            copyto(out, data)
+        write(out, source, index)
 
     return PlannedKernel(into)
 
@@ -410,6 +430,10 @@ def flip(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(lambda out, data: np.copyto(out, data[key]))
 
 
+TRIANGLE_ROWS = 64
+"""Rows of a band of a triangle: only the elements around its part of the diagonal are masked."""
+
+
 def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
     """Return the factory of ``tril`` or ``triu``."""
 
@@ -417,17 +441,39 @@ def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
         diagonal: int = call.args["diagonal"]
         rows, columns = call.outputs[0].sizes[-2:]
         diagonal = max(-rows, min(diagonal, columns))
+        zero = np.zeros((), call.outputs[0].np_dtype)
 
-        def outside() -> Any:
+        def outside(rows: int, columns: int, diagonal: int) -> Any:
             within = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
             return ~within if lower else within
 
-        mask = outside() if rows * columns <= FEW else None
+        if rows * columns <= FEW:
+            mask = outside(rows, columns, diagonal)
+
+            def masked(out: Any, data: Any) -> None:
+                if out is not data:
+                    copyto(out, data)
+                copyto(out, zero, where=mask)
+
+            return PlannedKernel(masked)
+
+        outside_of = functools.lru_cache(4)(outside)
 
         def into(out: Any, data: Any) -> None:
-            if out is not data:
-                np.copyto(out, data)
-            np.copyto(out, np.zeros((), out.dtype), where=outside() if mask is None else mask)
+            if out is not data and np.may_share_memory(out, data):
+                data = data.copy()
+            for first in range(0, rows, TRIANGLE_ROWS):
+                last = min(first + TRIANGLE_ROWS, rows)
+                # The diagonal crosses the columns from `begin` to `end` in these rows.
+                begin, end = (max(0, min(row + diagonal, columns)) for row in (first, last))
+                band, source = out[..., first:last, :], data[..., first:last, :]
+                kept, rest = (slice(end), slice(end, None)) if lower else (slice(begin, None), slice(begin))
+                if out is not data:
+                    copyto(band[..., kept], source[..., kept])
+                band[..., rest] = zero
+                if begin < end:
+                    corner = outside_of(last - first, end - begin, first + diagonal - begin)
+                    copyto(band[..., begin:end], zero, where=corner)
 
         return PlannedKernel(into)
 

@@ -18,6 +18,7 @@ from ..elementwise.constants import RangedConstants
 from ..plain_numpy import copyto, np
 from ..widen import FULL_FLOATS
 from .index_bounds import UNSIGNED, check_bounds, greatest, own
+from .index_loops import gather_by_loop, index_geometry, scatter_by_loop
 from .scatter_gather import places_function
 
 WORD = UNSIGNED[8]
@@ -85,13 +86,23 @@ def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Hos
     constant = RangedConstants(self.np_dtype, float, self.dtype)
     before = (slice(None),) * d
 
+    def write(out: Any, filled: Any, index: Any) -> None:
+        if index.size:
+            out[(*before, _from_start(own(index.reshape(-1)), size, 0))] = filled
+
     def fresh(data: Any, index: Any, value: Any) -> Any:
         out = data.copy()
-        if index.size:
-            out[(*before, _from_start(own(index.reshape(-1)), size, 0))] = constant[value]
+        write(out, constant[value], index)
         return out
 
-    return _copying(self.sizes, self, fresh)
+    out_spec = TensorSpec.contiguous(self.sizes, self.dtype, self.device)
+    fill = scatter_by_loop(index_geometry(self, d, index, None), out_spec, write)
+
+    def into(out: Any, data: Any, index: Any, value: Any) -> None:
+        copyto(out, data)
+        fill(out, constant[value], index)
+
+    return HostKernel((out_spec,), fresh, into, quiet=False, declines=False)
 
 
 def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> HostKernel | None:
@@ -112,7 +123,12 @@ def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> Ho
             check_bounds(index, size, axis, False, RuntimeError)
         return data.reshape(-1).take(flat_indices(index), None, None, "clip")
 
-    return _copying(indices.sizes, self, fresh)
+    def copy(out: Any, data: Any, index: Any) -> None:
+        copyto(out, fresh(data, index))
+
+    out = TensorSpec.contiguous(indices.sizes, self.dtype, self.device)
+    into = gather_by_loop(index_geometry(self, axis, indices, out), self.itemsize, copy) or copy
+    return HostKernel((out,), fresh, into, quiet=False, declines=False)
 
 
 def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> HostKernel | None:

@@ -10,8 +10,8 @@ from ...runtime.float_errors import quietly
 from ..elementwise.constants import RangedConstants
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
-from .gathers import gather_by_loop
 from .index_bounds import check_bounds, own
+from .index_loops import gather_by_loop, index_geometry, scatter_by_loop
 from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 
 
@@ -61,7 +61,9 @@ def gather(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, data: Any, index: Any) -> None:
         np.copyto(out, fresh(data, index))
 
-    by_loop = gather_by_loop(call, fresh)
+    spec, out = call.args["self"], call.outputs[0]
+    geometry = index_geometry(spec, axis, call.args["index"], out)
+    by_loop = gather_by_loop(geometry, out.itemsize, into)
     return PlannedKernel(into, fresh) if by_loop is None else PlannedKernel(by_loop)
 
 
@@ -112,18 +114,18 @@ def scatter(call: StructuredCall) -> PlannedKernel:
     flat_indices = None if empty else places_function(sizes, axis, picked, copies=True)
     part = tuple([slice(0, n) for n in picked])
 
-    def into(out: Any, data: Any, index: Any, src: Any) -> None:
-        if out is not data:
-            np.copyto(out, data)
-        if flat_indices is None:
-            return
-        index = index.reshape(picked)
+    def check(index: Any) -> None:
         check_bounds(index, sizes[axis], axis, False, RuntimeError)
+
+    def write(out: Any, src: Any, index: Any) -> None:
+        assert flat_indices is not None
+        index = index.reshape(picked)
+        check(index)
         where = flat_indices(index).reshape(-1)
         if from_tensor:
             values = (src if src.ndim else src.reshape(1))[part].reshape(-1)
         else:
-            values = np.broadcast_to(constant[src], where.shape)
+            values = np.broadcast_to(src, where.shape)
         work = out if out.flags.c_contiguous else np.ascontiguousarray(out)
         flat = work.reshape(-1)
         if reduce is None:
@@ -132,6 +134,17 @@ def scatter(call: StructuredCall) -> PlannedKernel:
             accumulate_at(np.add if reduce == "add" else np.multiply, flat, where, values, narrow)
         if work is not out:
             np.copyto(out, work)
+
+    if reduce in (None, "add"):
+        src = call.args["src"] if from_tensor else None
+        geometry = index_geometry(spec, axis, call.args["index"], src)
+        write = scatter_by_loop(geometry, call.outputs[0], write, None if reduce is None else check)
+
+    def into(out: Any, data: Any, index: Any, src: Any) -> None:
+        if out is not data:
+            np.copyto(out, data)
+        if flat_indices is not None:
+            write(out, src if from_tensor else constant[src], index)
 
     return PlannedKernel(into if reduce is None else quietly(into))
 

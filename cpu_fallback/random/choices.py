@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cpu.loop_requests import DeferredLoop, Loop
 from ...runtime.float_errors import quietly
 from ...runtime.parallel import parallel_for
 from ..indexing.index_bounds import greatest
@@ -17,11 +18,22 @@ from ..widen import compute_np
 from . import mersenne_draws
 from .engine import register_draws
 from .philox import draws32, draws64
+from .race import firsts
 from .random import BLOCK, by_blocks, open_unit
 
 CERTAIN = np.float64(4294967296.0).view(np.uint64)
 """Threshold above all 32-bit random words, read as an integer."""
 _HALF = np.uint64(32)
+
+
+def _radix_pass() -> Loop:
+    from .radix_loop import radix_loop
+
+    return radix_loop()
+
+
+RADIX_PASS = DeferredLoop(_radix_pass, 1 << 18)
+"""A pass of radix sort, once NumPy has sorted this many keys."""
 
 
 def _below(draws: Any, p: float) -> Any:
@@ -143,16 +155,38 @@ def order_of(keys: Any) -> Any:
         >>> order_of(np.array([3 << 40, 1 << 40, 2, 1, 1 << 40], np.uint64)).tolist()
         [3, 2, 1, 4, 0]
     """
-    digits = keys.view("<u2").reshape(-1, 4)
-    order = np.argsort(np.ascontiguousarray(digits[:, 2]), kind="stable")
-    order = order[np.argsort(digits[:, 3][order], kind="stable")]
-    upper = keys.view("<u4").reshape(-1, 2)[:, 1][order]
+    loop = RADIX_PASS.beside(len(keys))
+    if loop is not None and len(keys) < 1 << 32:
+        order, upper = _order_by_loop(loop, keys)
+    else:
+        digits = keys.view("<u2").reshape(-1, 4)
+        order = np.argsort(np.ascontiguousarray(digits[:, 2]), kind="stable")
+        order = order[np.argsort(digits[:, 3][order], kind="stable")]
+        upper = keys.view("<u4").reshape(-1, 2)[:, 1][order]
     equal = upper[1:] == upper[:-1]
     if equal.any():
         positions = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
         together = order[positions]
         order[positions] = together[np.argsort(keys[together], kind="stable")]
     return order
+
+
+def _order_by_loop(loop: Loop, keys: Any) -> tuple[Any, Any]:
+    """Return the stable argsort of the upper halves of 64-bit keys, and these halves in order.
+
+    Passes sort numbers whose upper half is the key's, and whose lower half is the position.
+    """
+    from .radix_loop import DIGIT_BITS
+
+    numbers = keys & np.uint64(0xFFFFFFFF << 32)
+    numbers |= np.arange(len(keys), dtype=np.uint64)
+    other = np.empty_like(numbers)
+    for shift in range(32, 64, DIGIT_BITS):
+        loop(np.array((len(keys), shift)), other, np.zeros(1 << DIGIT_BITS, np.int64), numbers)
+        numbers, other = other, numbers
+    upper = np.right_shift(numbers, _HALF, other)
+    numbers &= np.uint64(0xFFFFFFFF)
+    return numbers.view(np.int64), upper
 
 
 def multinomial(call: StructuredCall) -> PlannedKernel:
@@ -179,7 +213,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
             return
         # Weights of 0 arrive last, after infinite time, as in PyTorch.
         race = -np.log(open_unit(draws64(seed, first, rows.size))).reshape(rows.shape) / rows
-        np.copyto(out, np.argsort(race, axis=1, kind="stable")[:, :samples].reshape(out.shape))
+        np.copyto(out, firsts(race, samples).reshape(out.shape))
 
     return PlannedKernel(into)
 

@@ -20,6 +20,7 @@ from ..widen import compute_np
 from .engine import Kernel
 from .fused_multiply_add import fma32, fma64
 from .mersenne_normal import libm, normal_numbers, one_by_one
+from .race import firsts
 
 Array = Any
 
@@ -303,8 +304,7 @@ def multinomial(call: StructuredCall) -> Kernel:
             doubles = twister.doubles(rows * columns)
         race = exponential_numbers(doubles, 1.0).astype(value.dtype).reshape(shape).transpose(back)
         scores = (value.astype(wide) / race.astype(wide)).astype(value.dtype).astype(wide)
-        best = np.argsort(-scores.reshape(rows, columns), axis=1, kind="stable")[:, :samples]
-        np.copyto(out, best.reshape(out.shape))
+        np.copyto(out, firsts(-scores.reshape(rows, columns), samples).reshape(out.shape))
 
     # PyTorch samples a single index without replacement.
     return replacing if call.extra["replacement"] and samples > 1 else racing

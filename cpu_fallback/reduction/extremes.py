@@ -12,6 +12,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
 from .blocks import HANDED_OVER, KEPT_FROM, over_kept
+from .column_extrema import column_extrema
 from .line_loops import EXTREMA
 from .line_reductions import line_extrema
 from .reduced_call import keeps_dims, register_in_order
@@ -90,7 +91,13 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
             def block(piece: Any) -> tuple[Any, ...]:
                 return (function(piece.astype(np_dtype, copy=False), axis),)
 
-            return PlannedKernel(quietly(lambda out, array: run_blocks(block, (out,), array)))
+            by_blocks = quietly(lambda out, array: run_blocks(block, (out,), array))
+            search = column_extrema(
+                spec, axis, method, lambda values, indices, array: by_blocks(indices, array)
+            )
+            if search is None:
+                return PlannedKernel(by_blocks)
+            return PlannedKernel(lambda out, array: search(np.empty(sizes, spec.np_dtype), out, array))
         is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
         if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
             return PlannedKernel(_lines_shared(spec, function))
@@ -159,9 +166,8 @@ def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel
             return np.take_along_axis(piece, result, axis), result
 
         if run_blocks is not None:
-            return PlannedKernel(
-                quietly(lambda values, indices, array: run_blocks(block, (values, indices), array))
-            )
+            by_blocks = quietly(lambda values, indices, array: run_blocks(block, (values, indices), array))
+            return PlannedKernel(column_extrema(spec, axis, method, by_blocks) or by_blocks)
 
         def into(values: Any, indices: Any, array: Any) -> None:
             if array.ndim == 0:

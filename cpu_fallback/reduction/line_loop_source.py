@@ -12,6 +12,7 @@ import numpy as np
 from numpy._core.multiarray import c_einsum
 
 from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
+from ...runtime.cpu.function_text import FunctionText
 from ...runtime.cpu.object_code import loop_function
 from ..function_check import streamed_sums
 from .line_products import LONGEST_PRODUCT, line_product, products_of_halves
@@ -25,6 +26,9 @@ TEXTS = {
     "maximum": lambda: extremum("maximum"),
     "minimum": lambda: extremum("minimum"),
     "line_product": line_product,
+    "line_square_sum": lambda: "".join(
+        (run_sum(), run_sum("run_squares"), line_sum("line_squares"), square_sum())
+    ),
 }
 """LLVM IR of the function of a line, by name."""
 EAGER: dict[str, Callable[[Any], Any]] = {
@@ -34,10 +38,17 @@ EAGER: dict[str, Callable[[Any], Any]] = {
     "maximum": lambda lines: np.take_along_axis(lines, lines.argmax(1, keepdims=True), 1)[:, 0],
     "minimum": lambda lines: np.take_along_axis(lines, lines.argmin(1, keepdims=True), 1)[:, 0],
     "line_product": products_of_halves,
+    "line_square_sum": lambda lines: line_sums(np.square(lines)),
 }
 """NumPy passes, by name."""
 LENGTHS = (1, 3, 16, 37, 129, RUN, 1000, 1030, LONGEST_PRODUCT - 1, 9000)
 """Lengths of the lines that are compared with eager kernels; those of products end at `LONGEST_PRODUCT`."""
+
+
+def square_sum() -> str:
+    """Return ``float @line_square_sum(ptr, i64)``: the sum of squared deviations from zero."""
+    f = FunctionText("float @line_square_sum(ptr %x, i64 %n)")
+    return f.end(f"float {f.let('call float @line_squares(ptr %x, i64 %n, float 0.0)')}")
 
 
 def lines_text(name: str) -> str:

@@ -76,7 +76,7 @@ def _in_parts(loop: Loop, count: int, length: int) -> Loop:
     return shared_loop(loop, parts, sharing, None)
 
 
-LINE_PRODUCTS = LineLoop("line_product")
+LINE_PRODUCTS, LINE_SQUARE_SUMS = LineLoop("line_product"), LineLoop("line_square_sum")
 LINE_SUMS, RUN_SUMS, STREAMED_SUMS = (LineLoop(f"{name}_sum") for name in ("line", "run", "streamed"))
 EXTREMA = {np.ndarray.argmax: LineLoop("maximum"), np.ndarray.argmin: LineLoop("minimum")}
 """By the function that finds the place of an extremum."""

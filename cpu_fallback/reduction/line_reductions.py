@@ -7,7 +7,7 @@ from typing import Any
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
 from ..plain_numpy import np
-from .line_loops import EXTREMA, LINE_SUMS, LONGEST, RUN_SUMS
+from .line_loops import EXTREMA, LINE_SQUARE_SUMS, LINE_SUMS, LONGEST, RUN_SUMS
 
 Array = np.ndarray[Any, Any]
 
@@ -67,23 +67,15 @@ def run_sums(array: Any, out: Any = None) -> Any:
 
 
 def line_square_sums(array: Array) -> Any:
-    """Sum the squares of real floats along the last axis, in the runs of `line_sums`, without an array of squares.
+    """Sum the squares of real floats along the last axis, as `line_sums` adds them.
 
     Example:
         >>> import numpy as np
         >>> line_square_sums(np.full((2, 10000), 0.5, np.float32))
         array([2500., 2500.], dtype=float32)
     """
-    length = array.shape[-1]
-    if length <= DIRECT:
-        return c_einsum("...i,...i->...", array, array)
-    runs = length // RUN
-    head = array[..., : runs * RUN].reshape(*array.shape[:-1], runs, RUN)
-    total = line_sums(c_einsum("...i,...i->...", head, head))
-    if runs * RUN < length:
-        rest = array[..., runs * RUN :]
-        total = total + c_einsum("...i,...i->...", rest, rest)
-    return total
+    result = LINE_SQUARE_SUMS.reduced(array) if array.shape[-1] <= LONGEST else None
+    return line_sums(np.square(array)) if result is None else result
 
 
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:

@@ -9,7 +9,7 @@ from ...runtime.float_errors import quietly
 from ..plain_numpy import np
 from ..widen import compute_np
 from .blocks import folded, over_everything, over_kept
-from .line_reductions import line_square_sums
+from .line_reductions import adds_lines, line_square_sums
 from .sums import pairwise_sum
 
 MAPPED: dict[str, tuple[Any, np.ufunc]] = {
@@ -36,6 +36,8 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
     run_blocks = over_kept(spec, dims, out_spec.ndim)
 
     def compute(block: Any) -> Any:
+        if order == SQUARED and dims == (spec.ndim - 1,) and adds_lines(block, dims[0], np_dtype):
+            return np.sqrt(line_square_sums(block))
         elements = mapped(block.astype(np_dtype, copy=False))
         if is_sum:
             total = pairwise_sum(elements, dims, np_dtype)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
 from ..core.mode_stack import sees_whole
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.broadcast import broadcast_shapes
-from ..plans.host_kernel import host_kernel
+from ..plans.host_kernel import host_kernel, is_unseen
+from ..plans.register import planned_by
 from ..scalars import real
 from ..structured.meta.dims import reduced_dims, wrap_dim
 from ..structured.meta.indexing import DataDependentShapeError
+from ..structured.stub import StructuredCall, find_kernel
 from .forms import out_form
 
 if TYPE_CHECKING:
@@ -213,6 +218,39 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
     return ops.index_add(counts, 0, bin_indices, inside.to(int64)).to(dtype)
 
 
+def _plan_bincount(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Plan the counts of a vector on the CPU as one pass; other calls, and all errors, are the composite's."""
+    spec, weight = args[0]._spec, None if args[1] is None else args[1]._spec
+    device = spec.device
+    if spec.ndim != 1 or not spec.numel or not spec.dtype.is_integral or spec.dtype is bool_ or args[2] < 0:
+        return None
+    if weight is not None and (weight.dtype not in (float32, float64) or weight.sizes != spec.sizes):
+        return None
+    if weight is not None and weight.device is not device:
+        return None
+    if not is_unseen(key_set, ("aten::amin", "aten::amax", "aten::zeros", "aten::ones", "aten::index_add")):
+        return None
+    call = StructuredCall(
+        "bincount", {"self": spec, "weights": weight}, ("self", "weights", "minlength"), (), None, device, {}
+    )
+    count = find_kernel("bincount_stub", device.type, "bincount")(call).fresh
+    assert count is not None
+
+    from ..tensor import Tensor
+
+    minlength: int = args[2]
+
+    def plan(self: Tensor, weights: Tensor | None = None, _: int = 0) -> Tensor:
+        sums = count(self._data, None if weights is None else weights._data, minlength)
+        if sums is None:
+            return bincount(self, weights, minlength)
+        dtype = int64 if weight is None else weight.dtype
+        return Tensor.from_data(sums, TensorSpec.contiguous(sums.shape, dtype, device))
+
+    return plan
+
+
+@planned_by(_plan_bincount)
 def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """Compute `torch.bincount`: the count of each integer from 0 on, or the sum of its weights.
 

@@ -110,6 +110,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "batch_norm_statistics_stub": ("normalization.channel_norm", "normalization.batch_norm"),
     "bernoulli_stub": ("random.choices", "random.random"),
     "bernoulli_tensor_stub": ("random.choices", "random.random"),
+    "bincount_stub": ("reduction.bincount", None),
     "binomial_stub": ("random.rejection", "random.rejection"),
     "bitwise_and_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "bitwise_left_shift_stub": ("elementwise.pointwise", "elementwise.pointwise"),

@@ -46,8 +46,11 @@ loop of a process takes some 100 milliseconds.
 """
 NARROW = (bfloat16, float16)
 
-Loop = Callable[..., None]
-"""Function of the output's array, and the arrays and numbers of a plan's inputs."""
+Loop = Callable[..., bool | None]
+"""Function of the output's array, and the arrays and numbers of a plan's inputs.
+
+It returns True if it declines the inputs: NumPy has to compute the call.
+"""
 
 
 def several_passes(call: StructuredCall) -> bool:
@@ -66,6 +69,11 @@ def converts(call: StructuredCall) -> bool:
     return source is not target and {source, target} <= {bfloat16, float16, float32}
 
 
+def of_float32(call: StructuredCall) -> bool:
+    """Return True for kernels of floats that compute in float32."""
+    return call.outputs[0].dtype in (float32, *NARROW)
+
+
 def of_small_calls(call: StructuredCall) -> bool:
     """Return False: only a call of few elements may have a loop."""
     return False
@@ -80,17 +88,20 @@ def repeats(call: StructuredCall) -> bool:
 
 
 PASSES = (
-    *("addcdiv", "addcmul", "erf", "gelu", "gelu_backward", "hardshrink", "hardsigmoid", "hardswish"),
-    *("leaky_relu", "leaky_relu_backward", "lerp", "mish", "pow", "rsqrt", "sigmoid", "sigmoid_backward"),
-    *("silu", "silu_backward", "softshrink", "tanh_backward", "threshold", "threshold_backward"),
+    *("addcdiv", "addcmul", "copysign", "erf", "frac", "gelu", "gelu_backward", "hardshrink", "hardsigmoid"),
+    *("hardswish", "leaky_relu", "leaky_relu_backward", "lerp", "mish", "nextafter", "pow", "rsqrt", "sgn"),
+    *("sigmoid", "sigmoid_backward", "sign", "silu", "silu_backward", "softshrink", "tanh_backward"),
+    *("threshold", "threshold_backward"),
 )
 ONE_PASS = (
-    *("abs", "add", "clamp", "div", "exp", "maximum", "minimum", "mul", "neg", "relu", "sqrt", "sub", "tanh"),
+    *("abs", "add", "clamp", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "neg", "relu", "sin"),
+    *("sqrt", "sub", "tanh"),
 )
 SMALL = ("eq", "ge", "gt", "le", "lt", "ne", "where")
 LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     **dict.fromkeys((f"{name}_stub" for name in PASSES), several_passes),
     **dict.fromkeys((f"{name}_stub" for name in ONE_PASS), widens),
+    **dict.fromkeys(("fmod_stub", "remainder_stub"), of_float32),
     **dict.fromkeys((f"{name}_stub" for name in SMALL), of_small_calls),
     "copy_stub": converts,
 }
@@ -106,14 +117,16 @@ ROW_OPERATORS = {
 
 Norms of float32 are compiled loops from the first call on.
 """
-SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for name in ONE_PASS}
+FUNCTIONS = ("cos", "exp", "log", "sin", "tanh")
+SINGLE = {f"{name}_stub": 1 << 15 if name in FUNCTIONS else LARGE_FROM for name in ONE_PASS}
 """Stubs whose loop is faster if a call `repeats`, or has this many floats of one dtype."""
 
 
-CompileCall = Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
+CompileCall = Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...], bool], Loop | None]
 """Function that compiles the loop of a stub's call, for the values of its numbers by name.
 
-The last argument names inputs that are the output itself. The function returns None if there is no loop.
+The fourth argument names inputs that are the output itself. If the last one is True, the loop may decline inputs. The
+function returns None if there is no loop.
 """
 
 _load_compiler: Callable[[], CompileCall] | None = None
@@ -127,6 +140,8 @@ def register_compiler(load: Callable[[], CompileCall]) -> None:
 
 class _Loops:
     """Loops of a plan's kernel, by its numbers, and by its number of elements if it serves several shapes."""
+
+    may_decline = True
 
     def __init__(self, stub: str, call: StructuredCall, least: int = LOOPED_FROM) -> None:
         self.stub, self.call, self.by_size, self.least = stub, call, False, least
@@ -173,7 +188,8 @@ class _Loops:
         # Loops of a fixed size take contiguous arrays without broadcasting.
         if not self.by_size or len(self.arrays) == 1 or self._have_one_shape(out, inputs):
             if loop is not None:
-                loop(out, *inputs)
+                if loop(out, *inputs):
+                    into(out, *inputs)
                 return
             into(out, *inputs)
             if self._is_wanted(key, out.size):
@@ -212,13 +228,17 @@ class _Loops:
         def make() -> None:
             if _load_compiler is not None:
                 compile_call = _load_compiler()
-                self.known[key] = compile_call(self.stub, call, numbers, tuple([names[i] for i in written]))
+                self.known[key] = compile_call(
+                    self.stub, call, numbers, tuple([names[i] for i in written]), self.may_decline
+                )
 
         background.ask(make)
 
 
 class _RowLoops(_Loops):
     """Loops of a kernel over rows, which may have several outputs, by its numbers."""
+
+    may_decline = False
 
     def over(self, into: Loop) -> Loop:
         """Return `into`, or a loop instead of it."""
@@ -282,7 +302,7 @@ class _SmallLoop:
         call = _of_specs(self.call, specs, TensorSpec.contiguous(shape, out.dtype, out.device))
 
         def make() -> None:
-            loop = None if _load_compiler is None else _load_compiler()(self.stub, call, {}, ())
+            loop = None if _load_compiler is None else _load_compiler()(self.stub, call, {}, (), False)
             if loop is not None:
                 install(loop, shape, out.np_dtype)
 

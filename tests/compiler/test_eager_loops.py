@@ -15,7 +15,13 @@ from triten.cpu_fallback.random import box_muller, mersenne_draws, mersenne_norm
 from triten.cpu_fallback.random.draw_loops import words_loop
 from triten.cpu_fallback.reduction import blocks as reduction_blocks
 from triten.cpu_fallback.reduction import half_words
-from triten.cpu_fallback.reduction.line_loops import EXTREMA, LINE_SUMS, RUN_SUMS, STREAMED_SUMS
+from triten.cpu_fallback.reduction.line_loops import (
+    EXTREMA,
+    LINE_SQUARE_SUMS,
+    LINE_SUMS,
+    RUN_SUMS,
+    STREAMED_SUMS,
+)
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
 from triten.runtime.cpu import background as background_compiler
@@ -70,6 +76,9 @@ def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
 OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
     "addcdiv": lambda x: tt.addcdiv(x, x, x, value=0.3),
     "addcmul": lambda x: tt.addcmul(x, x, x),
+    "clamp between tensors": lambda x: tt.clamp(*[tt.cat([x, each]) for each in (x, x.flip(0), x.flip(1))]),
+    "copysign": lambda x: tt.copysign(x, x.flip(1)),
+    "frac": tt.frac,
     "gelu": F.gelu,
     "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
     "hardshrink": lambda x: F.hardshrink(x, 0.7),
@@ -77,10 +86,14 @@ OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
     "hardswish": F.hardswish,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
     "lerp": lambda x: tt.lerp(x, x + 1, 0.7),
+    "lerp by weights": lambda x: tt.lerp(x, x.flip(0), x.flip(1)),
     "mish": F.mish,
+    "nextafter": lambda x: tt.nextafter(x, x.flip(1)),
+    "nextafter of equals": lambda x: tt.nextafter(x, x.clone()),
     "pow": lambda x: x**3,
     "rsqrt": tt.rsqrt,
     "sigmoid": tt.sigmoid,
+    "sign": tt.sign,
     "silu": F.silu,
     "softshrink": lambda x: F.softshrink(x, 0.7),
     "softshrink of float64": lambda x: F.softshrink(x.double(), 0.7).float(),
@@ -100,6 +113,62 @@ def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]
     assert made[-1][1] is not None
     results.append(bits(OPERATORS[name](x)))
     assert all(each == results[0] for each in results)
+
+
+RANGED: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
+    "sin": tt.sin,
+    "cos": tt.cos,
+    "sin_": lambda x: x.clone().sin_(),
+    "cos_": lambda x: x.clone().cos_(),
+}
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [*RANGED, "log"])
+def test_functions_of_numbers_in_range(name: str, dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
+    """Compute sine and cosine of numbers beyond a loop's range by NumPy, also in place."""
+    function = RANGED.get(name, tt.log)
+    near = operand(dtype, 4 * SIDE if name.endswith("_") else SIDE)  # in place, NumPy computes fewer itself
+    near[near.abs() == math.inf] = 7.0
+    first = bits(function(near))
+    for _ in range(CALLS - 1):
+        function(near)
+    background.wait()
+    assert made[-1][0] == f"{name.rstrip('_')}_stub" and made[-1][1] is not None
+    assert bits(function(near)) == first
+    for far_number in (1e6, math.inf, -3e38):
+        far = near.clone()
+        far[-1, -1] = far_number
+        exact = bits(tt.cat([function(far[i : i + 1].clone()) for i in range(len(far))]))
+        assert bits(function(far)) == exact
+
+
+REMAINDERS: dict[str, Callable[[tt.Tensor, tt.Tensor], tt.Tensor]] = {
+    "fmod": tt.fmod,
+    "remainder": tt.remainder,
+    "remainder of a number": lambda a, b: tt.remainder(a, -0.7),
+    "remainder_": lambda a, b: a.clone().remainder_(b),
+}
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("name", REMAINDERS)
+def test_remainders(name: str, dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
+    """Compute remainders of large quotients, of infinities and by zero by NumPy, also in place."""
+    function = REMAINDERS[name]
+    a, b = (operand(tt.float32).nan_to_num(3.0, -2.0, 0.0).to(dtype) for _ in range(2))
+    b[b == 0] = 1.5
+    b[b.abs() < 1e-3] = -0.5
+    a[1, :4], b[1, :4] = tt.tensor([6.0, -6.0, 0.0, -0.0]), tt.tensor([-1.5, 1.5, -2.0, 2.0])
+    far_a, far_b = a.clone(), b.clone()
+    far_a[2, :4] = tt.tensor([3e38, math.inf, 1.0, math.nan])
+    far_b[2, :4] = tt.tensor([1e-3, 2.0, 0.0, 1.0])
+    first = [bits(function(a, b)), bits(function(far_a, far_b))]
+    for _ in range(CALLS):
+        function(a, b)
+    background.wait()
+    assert made[-1][1] is not None
+    assert [bits(function(a, b)), bits(function(far_a, far_b))] == first
 
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
@@ -406,14 +475,15 @@ def test_lines_of_float32(shape: tuple[int, ...], streams: bool, monkeypatch: py
         monkeypatch.setattr(reduction_blocks, "SHARED_BYTES", 1 << 12)
     x = operand(tt.float32)[2].mean() + tt.randn(shape) * 5
     x.view(-1)[::7], x.view(-1)[3::7] = 0.0, -0.0
-    loops = [LINE_SUMS, RUN_SUMS, STREAMED_SUMS, *EXTREMA.values()]
+    loops = [LINE_SQUARE_SUMS, LINE_SUMS, RUN_SUMS, STREAMED_SUMS, *EXTREMA.values()]
     for each in loops:
         require_sums(each.deferred, tt.float32)
 
     def results(values: tt.Tensor) -> list[Any]:
-        rows = [f(values, -1) for f in (tt.sum, tt.mean, tt.var, tt.amax, tt.amin)]
+        rows = [f(values, dim=-1) for f in (tt.sum, tt.mean, tt.var, tt.norm, tt.amax, tt.amin)]
         rows += [f(values, -1, keepdim=True) for f in (tt.sum, tt.amax)]
-        return [bits(each) for each in (*rows, values.sum(), values.mean(), values.amax(), values.amin())]
+        whole = (values.sum(), values.mean(), values.norm(), values.var(), values.amax(), values.amin())
+        return [bits(each) for each in (*rows, *whole)]
 
     nan, infinite = x.clone(), x.clone()
     nan.view(-1)[-3], infinite.view(-1)[5] = math.nan, math.inf

@@ -18,7 +18,10 @@ import pytest
 import triten as tt
 from triten.compiler.host import loops, ranged_loops, reduction_loops
 from triten.cpu_fallback import plain_numpy
+from triten.cpu_fallback.indexing.index_loop import index_loop
 from triten.cpu_fallback.products import row_addition
+from triten.cpu_fallback.reduction.bincount_loop import bincount_loop
+from triten.cpu_fallback.reduction.column_extremum_loop import column_extremum_loop
 from triten.runtime.cpu import workspace
 from triten.runtime.tensor_spec import TensorSpec
 from triten.tests.compiled_code import needs_llvm
@@ -227,6 +230,43 @@ def test_random_numbers(beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
                 tt.manual_seed(1)
                 getattr(each, fill)()
             assert (own == plain).all()
+
+
+@pytest.mark.parametrize("sizes", [(9, 1), (1, 131), (67, 131), (7, 1100)])
+def test_loops_of_columns_and_indices(sizes: tuple[int, int], ends: bool) -> None:
+    rng, (length, inner) = np.random.default_rng(sizes), sizes
+    array = guarded(sizes, np.float32, ends=ends)
+    array[...] = rng.standard_normal(sizes)
+    values, indices = guarded((inner,), np.float32, ends=ends), guarded((inner,), np.int64, ends=ends)
+    column_extremum_loop("argmax", "float32")(
+        np.array([0, 1, 0, inner, length, inner]), values, indices, array
+    )
+    assert (values == array.max(0)).all() and (indices == array.argmax(0)).all()
+    counted = guarded((length * inner,), np.int64, ends=ends)
+    counted[...] = rng.integers(0, 50, counted.size)
+    sums, largest = guarded((41,), np.int64, ends=ends), np.zeros((), np.uint64)
+    bincount_loop("")(np.array([counted.size, 40]), sums, largest, counted)
+    assert (sums[:40] == np.bincount(counted, minlength=40)[:40]).all() and largest == counted.max()
+    for flat, (outer, picked, size, last) in (
+        (True, (length, inner, inner, 1)),
+        (False, (1, length, length, inner)),
+    ):
+        places = guarded(sizes, np.int64, ends=ends)
+        places[...] = rng.integers(0, size, sizes)
+        places[-1, -1] = size  # out of bounds
+        numbers = np.array([0, outer, 0, last, picked, size, last, picked * last, last, picked * last, last])
+        failed = np.zeros((), np.int64)
+        found = guarded(sizes, np.float32, ends=ends)
+        index_loop("gather", "32 bits", flat, True, True)(numbers, found, array, places, failed)
+        assert failed
+        within = places.copy()
+        within[-1, -1] = 0
+        shape = (outer, picked, last)
+        expected = np.take_along_axis(array.reshape(shape), within.reshape(shape), 1).reshape(sizes)
+        assert (found.ravel()[:-1] == expected.ravel()[:-1]).all()
+        failed[...] = 0
+        index_loop("scatter_add", "float32", flat, True, True)(numbers, found, array, places, failed)
+        assert failed
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -258,6 +258,21 @@ def test_values_of_every_dtype_and_layout(dtype, layout):
     same(put, expected)
 
 
+@pytest.mark.parametrize("sizes", [(130, 64), (65, 200), (1, 5000), (5000, 1), (2, 3, 70, 129)])
+def test_triangles_of_large_matrices(sizes):
+    """Masks are made for bands of rows, whose diagonals begin and end anywhere."""
+    a = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
+    a[..., 0, 0] = np.nan
+    x = tt.tensor(a)
+    for diagonal in (-5001, -129, -65, -64, -1, 0, 63, 64, 128, 5001):
+        for name in ("tril", "triu"):
+            expected = getattr(np, name)(a, diagonal)
+            np.testing.assert_array_equal(getattr(x, name)(diagonal).numpy(), expected)
+            np.testing.assert_array_equal(getattr(x.clone(), f"{name}_")(diagonal).numpy(), expected)
+            turned = x.transpose(-1, -2).contiguous().transpose(-1, -2)
+            np.testing.assert_array_equal(getattr(turned, name)(diagonal).numpy(), expected)
+
+
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 def test_sums_over_equal_indices(dtype):
     a, b = make(5, 3, dtype=dtype), make(40, 3, dtype=dtype, seed=1)
