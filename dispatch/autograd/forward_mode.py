@@ -48,7 +48,9 @@ def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any
     """
     args = tuple(stack)
     stack.clear()
-    levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor) if is_visible(level)})
+    levels = sorted(
+        {level for tensor in tensors_in(args) for level in tangents_of(tensor) if is_visible(level)}
+    )
     schema = op.schema
     if levels and schema.kind == "out":
         raise NotImplementedError(

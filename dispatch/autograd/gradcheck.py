@@ -19,6 +19,7 @@ from ...runtime.layout import sparse_coo, strided
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from .engine import PYTHON_BIT
+from .gradcheck_of_zeros import fault_of_zero_gradients
 from .gradients import grad, mapped
 
 if TYPE_CHECKING:
@@ -127,6 +128,10 @@ def gradcheck(
             check.batched_forward()
         if check_batched_grad:
             check.batched_backward()
+        if check_backward_ad:
+            fault = fault_of_zero_gradients(check.outputs, check.sources, check.is_masked)
+            if fault is not None:
+                raise GradcheckError(fault)
         if check_backward_ad and check_undefined_grad:
             check.undefined_gradients()
     except GradcheckError:
@@ -503,7 +508,8 @@ class _moved:
         if source._spec.layout is not strided:
             moved = _array(source)
             moved[where] += self.step
-            return _masked_like(source, moved) if self.is_masked else _tensor_like(source, moved)
+            made = _masked_like(source, moved) if self.is_masked else _tensor_like(source, moved)
+            return made._set_requires_grad()  # the function may register hooks
         # Writes through `data` do not change the version, which a graph of first derivatives may have saved.
         self.plain = source.detach() if _is_wrapper(source) else source.data
         self.before = _array(source)
