@@ -202,23 +202,26 @@ class _Check:
         # Computed before the differences, which write to the inputs.
         jacobian_rows: list[list[NDArray[Any]]] = []
         for number, (output, seed) in enumerate(zip(self.outputs, self.seeds, strict=True)):
-            parts = (1.0, 1j) if output._spec.dtype.is_complex else (1.0,)
+            units = (1.0, 1j) if output._spec.dtype.is_complex else (1.0,)
             jacobian_rows += [
-                self._vector_jacobian(number, output, part * seed, check_dtypes) for part in parts
+                self._vector_jacobian(number, output, unit * seed, check_dtypes) for unit in units
             ]
         for which, source in enumerate(self.sources):
             numeric = self._differences(source, which)
             row = 0
             for number, output in enumerate(self.outputs):
-                for part in ("real", "imaginary") if output._spec.dtype.is_complex else ("",):
-                    exact = jacobian_rows[row][which]
+                parts = (
+                    (("imaginary", row + 1), ("real", row)) if output._spec.dtype.is_complex else (("", row),)
+                )
+                for part, at in parts:
+                    exact = jacobian_rows[at][which]
                     if self.is_fast:
                         exact = np.asarray((exact.conj() * self.directions[which]).real.sum())
                     elif self.is_masked and source._spec.layout is not strided:
                         exact = exact[tuple(np.transpose(_coordinates(source, True)))]
                     note = f"While considering the {part} part of complex outputs only, " if part else ""
-                    self._compare(f"{note}Jacobian ", number, which, numeric[row].reshape(exact.shape), exact)
-                    row += 1
+                    self._compare(f"{note}Jacobian ", number, which, numeric[at].reshape(exact.shape), exact)
+                row += len(parts)
 
     def _vector_jacobian(
         self, number: int, output: Tensor, seed: NDArray[Any], check_dtypes: bool
