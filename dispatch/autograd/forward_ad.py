@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...runtime.local_dispatch_key_set import local, modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
-from .tangents import FORWARD_BIT, holders, set_tangents, tangents_of
+from ...runtime.transform_stack import stack as _stack
+from .tangents import FORWARD_BIT, depths, holders, set_tangents, tangents_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -56,6 +57,7 @@ class dual_level:
     def __enter__(self) -> int:
         self.number = _next_level()
         holders[self.number] = weakref.WeakValueDictionary()
+        depths[self.number] = len(_stack.levels)
         _levels.active.append(self)
         return self.number
 
@@ -83,6 +85,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
             f"got {level}. This is not supported."
         )
     left = active.pop()
+    del depths[left.number]
     for tensor in list(holders.pop(left.number).values()):
         set_tangents(tensor, {k: t for k, t in tangents_of(tensor).items() if k != left.number})
 

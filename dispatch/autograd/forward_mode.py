@@ -28,7 +28,7 @@ from .creation import unmark
 from .node import NotImplementedBackward
 from .recording import never_differentiable
 from .saved_tensors import packing_later
-from .tangents import BATCHED_BIT, FORWARD_BIT, set_tangents, tangent_like, tangents_of
+from .tangents import BATCHED_BIT, FORWARD_BIT, is_visible, set_tangents, tangent_like, tangents_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -48,7 +48,9 @@ def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any
     """
     args = tuple(stack)
     stack.clear()
-    levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
+    levels = sorted(
+        {level for tensor in tensors_in(args) for level in tangents_of(tensor) if is_visible(level)}
+    )
     schema = op.schema
     if levels and schema.kind == "out":
         raise NotImplementedError(

@@ -19,6 +19,7 @@ from ...runtime.layout import sparse_coo, strided
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from .engine import PYTHON_BIT
+from .gradcheck_of_zeros import fault_of_zero_gradients
 from .gradients import grad, mapped
 
 if TYPE_CHECKING:
@@ -127,6 +128,10 @@ def gradcheck(
             check.batched_forward()
         if check_batched_grad:
             check.batched_backward()
+        if check_backward_ad:
+            fault = fault_of_zero_gradients(check.outputs, check.sources, check.is_masked)
+            if fault is not None:
+                raise GradcheckError(fault)
         if check_backward_ad and check_undefined_grad:
             check.undefined_gradients()
     except GradcheckError:
@@ -197,23 +202,26 @@ class _Check:
         # Computed before the differences, which write to the inputs.
         jacobian_rows: list[list[NDArray[Any]]] = []
         for number, (output, seed) in enumerate(zip(self.outputs, self.seeds, strict=True)):
-            parts = (1.0, 1j) if output._spec.dtype.is_complex else (1.0,)
+            units = (1.0, 1j) if output._spec.dtype.is_complex else (1.0,)
             jacobian_rows += [
-                self._vector_jacobian(number, output, part * seed, check_dtypes) for part in parts
+                self._vector_jacobian(number, output, unit * seed, check_dtypes) for unit in units
             ]
         for which, source in enumerate(self.sources):
             numeric = self._differences(source, which)
             row = 0
             for number, output in enumerate(self.outputs):
-                for part in ("real", "imaginary") if output._spec.dtype.is_complex else ("",):
-                    exact = jacobian_rows[row][which]
+                parts = (
+                    (("imaginary", row + 1), ("real", row)) if output._spec.dtype.is_complex else (("", row),)
+                )
+                for part, at in parts:
+                    exact = jacobian_rows[at][which]
                     if self.is_fast:
                         exact = np.asarray((exact.conj() * self.directions[which]).real.sum())
                     elif self.is_masked and source._spec.layout is not strided:
                         exact = exact[tuple(np.transpose(_coordinates(source, True)))]
                     note = f"While considering the {part} part of complex outputs only, " if part else ""
-                    self._compare(f"{note}Jacobian ", number, which, numeric[row].reshape(exact.shape), exact)
-                    row += 1
+                    self._compare(f"{note}Jacobian ", number, which, numeric[at].reshape(exact.shape), exact)
+                row += len(parts)
 
     def _vector_jacobian(
         self, number: int, output: Tensor, seed: NDArray[Any], check_dtypes: bool
@@ -503,7 +511,8 @@ class _moved:
         if source._spec.layout is not strided:
             moved = _array(source)
             moved[where] += self.step
-            return _masked_like(source, moved) if self.is_masked else _tensor_like(source, moved)
+            made = _masked_like(source, moved) if self.is_masked else _tensor_like(source, moved)
+            return made._set_requires_grad()  # the function may register hooks
         # Writes through `data` do not change the version, which a graph of first derivatives may have saved.
         self.plain = source.detach() if _is_wrapper(source) else source.data
         self.before = _array(source)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.transform_stack import stack as _stack
 from .node import leaf_meta
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ _NONE: Tangents = {}
 
 holders: dict[int, weakref.WeakValueDictionary[int, TensorImpl]] = {}
 """The tensors with a tangent at each active level; the level's end clears these tangents."""
+
+depths: dict[int, int] = {}
+"""The number of transforms around each active level when it began. Work for a transform outside does not see it."""
+
+
+def is_visible(level: int) -> bool:
+    """Return False if a level is inside a transform that this thread works outside of, as batching rules do."""
+    return depths.get(level, 0) <= len(_stack.levels)
 
 
 def tangents_of(tensor: TensorImpl) -> Tangents:

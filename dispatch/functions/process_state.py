@@ -287,7 +287,8 @@ def cond(
 ) -> Any:
     """Return the result of one of two functions, selected by a condition (`torch.cond`).
 
-    The condition is read and that function called, so a recording contains only the branch that was taken.
+    The condition is read and that function called, so that `tt.compile` specializes on the branch. `make_fx` records
+    both branches if the condition depends on the inputs.
 
     Args:
         pred: A bool, or a tensor of one element.
@@ -316,6 +317,10 @@ def cond(
         raise RuntimeError(
             f"Expect operands to be a tuple of possibly nested dict/list/tuple, got {operands!r}."
         )
+    from ..custom_ops import branches
+
+    if branches.is_recorded(pred):
+        return branches.record_branches(pred, true_fn, false_fn, operands)
     return (true_fn if pred else false_fn)(*operands)
 
 

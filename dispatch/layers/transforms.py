@@ -19,6 +19,7 @@ from ..autograd.forward_ad import _set_fwd_grad_enabled, dual_level, make_dual, 
 from ..autograd.gradients import grad as gradients
 from ..autograd.node import AccumulateGrad, Node, root_edge
 from ..autograd.saved_tensors import disable_saved_tensors_hooks
+from ..autograd.tangents import depths, set_tangents, tangents_of
 from ..generated import functions as ops
 from .batched_tensor import BatchedTensor, batched, level_of
 from .levels import entered_grad, innermost_vmap, run_below
@@ -99,7 +100,11 @@ def _of_innermost_vmap(tensor: Any) -> Any:
     if level is None or level_of(tensor) is level:
         return tensor
     sizes = (level.batch_size, *tensor._spec.sizes)
-    return batched(run_below(level, tensor.expand, sizes), 0, level)
+    expanded = batched(run_below(level, tensor.expand, sizes), 0, level)
+    # The tangents of derivatives inside the vmap have one example's sizes already.
+    own = {number: t for number, t in tangents_of(tensor).items() if depths[number] >= level.number}
+    set_tangents(expanded, own)
+    return expanded
 
 
 def lowered(tensor: Any) -> Any:
@@ -486,9 +491,7 @@ def jvp(
                     f"jvp(f, primals, tangents): Expected {noun} to only contain Tensors, got {type(each)}"
                 )
     with entered_grad(), _set_fwd_grad_enabled(True), dual_level() as level:
-        duals = [
-            make_dual(_of_innermost_vmap(p), t, level=level) for p, t in zip(points, directions, strict=True)
-        ]
+        duals = [make_dual(p, t, level=level) for p, t in zip(points, directions, strict=True)]
         result = func(*tree_unflatten(duals, spec))
         output, aux = _split_aux(result, has_aux, "jvp(f, primals, tangents)")
         outputs, out_spec = _outputs_of(output, "jvp(f, primals, tangents)")

@@ -194,3 +194,20 @@ def test_tensors_are_detached_and_asked_for():
     check_backward_validity([3, x])
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
         check_backward_validity([3, tt.ones(2)])
+
+
+def test_a_read_outside_of_a_backward_keeps_nothing():
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return x.exp()
+
+    x = tt.ones(3, requires_grad=True)
+    y = checkpoint(f, x, use_reentrant=False)
+    for count in (2, 3):
+        tt.testing.assert_close(y.grad_fn._saved_result, x.exp())
+        assert len(calls) == count
+    y.sum().backward()
+    assert len(calls) == 4
+    tt.testing.assert_close(x.grad, x.detach().exp())

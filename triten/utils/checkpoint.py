@@ -398,7 +398,10 @@ class _Call:
             self._computed.clear()
             self._compute()
             self._owner = None if owner is None else weakref.ref(owner)
-        return self._computed[saved]
+        value = self._computed[saved]
+        if owner is None:
+            self._computed.clear()  # a read outside of a backward keeps nothing
+        return value
 
     def _compute(self) -> None:
         count = 0

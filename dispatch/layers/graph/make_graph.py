@@ -47,6 +47,7 @@ def make_graph(
     *,
     check: bool = False,
     _error_on_data_dependent_ops: bool = True,
+    _records_branches: bool = False,
 ) -> Callable[..., Traced]:
     """Return a function that runs `f` on its arguments and returns the graph of the operators that it called
     (`make_fx`).
@@ -64,6 +65,7 @@ def make_graph(
         check: If True, run `f` and the graph on copies of the arguments, with the same random numbers, and compare.
         _error_on_data_dependent_ops: If True, refuse to read a value that depends on the inputs. If False, the graph
             fixes the number read. Under ``"fake"`` there are no values to read.
+        _records_branches: If True, record both branches of `tt.cond` if the condition depends on the inputs.
 
     Raises (the function returned):
         RuntimeError: for ``.item()``, ``bool(tensor)``, ``.numpy()`` and other reads of a value that depends on the
@@ -98,7 +100,7 @@ def make_graph(
     @api_boundary
     def record(*args: Tensor, **kwargs: Any) -> Traced:
         checker = check_against(f, args, kwargs) if check else None
-        traced = _record(f, tracing_mode, not _error_on_data_dependent_ops, args, kwargs)
+        traced = _record(f, tracing_mode, not _error_on_data_dependent_ops, _records_branches, args, kwargs)
         if checker is not None:
             checker(traced)
         return traced
@@ -107,7 +109,12 @@ def make_graph(
 
 
 def _record(
-    f: Callable[..., Any], tracing_mode: str, may_read: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    f: Callable[..., Any],
+    tracing_mode: str,
+    may_read: bool,
+    records_branches: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Traced:
     leaves, in_spec = tree_flatten((args, kwargs))
     names = _input_names(f, args, kwargs)
@@ -118,6 +125,7 @@ def _record(
     else:
         tracer = Tracer()
     tracer.may_read = may_read
+    tracer.records_branches = records_branches
     call_leaves: list[Any] = []
     inputs: list[InputLeaf] = []
     for leaf, name in zip(leaves, names, strict=True):
@@ -252,7 +260,7 @@ class Tracer(TensorDispatchMode):
 
     def __init__(self) -> None:
         self.graph = Graph()
-        self.may_read = False
+        self.may_read = self.records_branches = False
         self.has_refused = False
         self.made: list[weakref.ref[Any]] = []
         self._nodes: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}

@@ -515,6 +515,56 @@ def test_forward_mode_and_vmap_take_hooks_on_saved_tensors() -> None:
     close(vmap(hooked_square)(tensor(X)), X * X)
 
 
+# --- writes to tensors that a function allocates
+
+
+def assembled(x: tt.Tensor) -> tt.Tensor:
+    """Return [x[1], x[0] ** 2, x[1] ** 2, x[0] ** 3, x[1] ** 3, x[2] ** 3], written part by part."""
+    out = tt.zeros(6, dtype=x.dtype)
+    out[0] = x[1]
+    out[1:3].copy_(x[:2] ** 2)
+    cubes = tt.empty(3, dtype=x.dtype)
+    cubes.copy_(x**3)
+    out[3:] = cubes
+    return out
+
+
+def test_forward_mode_of_writes_to_new_tensors() -> None:
+    expected = np.zeros((6, 3))
+    expected[0, 1] = 1.0
+    expected[1, 0], expected[2, 1] = 2 * X[:2]
+    expected[3:] = np.diag(3 * X**2)
+    close(jacfwd(assembled)(tensor(X)), expected)
+    second = np.zeros((6, 3, 3))
+    second[1, 0, 0] = second[2, 1, 1] = 2.0
+    for i in range(3):
+        second[3 + i, i, i] = 6 * X[i]
+    close(jacfwd(jacfwd(assembled))(tensor(X)), second)
+
+
+def test_the_primal_of_a_mapped_tangent_is_computed_once() -> None:
+    shapes: list[Any] = []
+
+    def f(x: tt.Tensor) -> tt.Tensor:
+        primal = tt.autograd.forward_ad.unpack_dual(x.sin()).primal
+        shapes.append(tt.func.debug_unwrap(primal).shape)
+        return x.sin()
+
+    close(jacfwd(f)(tensor(X)), np.diag(np.cos(X)))
+    assert shapes == [(3,)]
+
+
+def test_mapped_tangents_of_a_shared_primal_inside_another_map() -> None:
+    rows = np.linspace(-1, 1, 6).reshape(2, 3)
+
+    def f(x: tt.Tensor) -> tt.Tensor:
+        return vmap(lambda row: grad(lambda y: ((y * row) ** 3).sum())(x))(tensor(rows))
+
+    expected = 6 * X * rows**3
+    close(jacfwd(f)(tensor(X)), expected[:, :, None] * np.eye(3))
+    close(jacfwd(jacfwd(lambda x: f(x).sum()))(tensor(X)), np.diag((6 * rows**3).sum(0)))
+
+
 # --- the rows of a Jacobian
 
 

@@ -1,5 +1,7 @@
 """Graphs of operators as modules (torch.fx.experimental.proxy_tensor.make_fx)."""
 
+from typing import Any
+
 import pytest
 
 import triten as tt
@@ -79,3 +81,62 @@ def test_the_annotation_of_the_result_is_kept() -> None:
         code(make_fx(tt.func.functionalize(f))(tt.ones(2)))[0] == "def forward(self, x_1) -> triten.Tensor:"
     )
     assert "->" not in make_fx(of_several)(tt.ones(2)).code
+
+
+def _nested(x: Any, use_sine: Any, squared: Any) -> Any:
+    def true_fn(x: Any, squared: Any) -> Any:
+        return x.sin() + tt.cond(squared, lambda y: y * y, lambda y: y + y, (x,))
+
+    return tt.cond(use_sine, true_fn, lambda x, _: x.cos(), (x, squared))
+
+
+@pytest.mark.parametrize("tracing_mode", ["real", "fake"])
+def test_both_branches_of_a_condition_are_recorded(tracing_mode: str) -> None:
+    no, yes = tt.tensor(False), tt.tensor(True)
+    module = make_fx(_nested, tracing_mode=tracing_mode)(tt.zeros(3), no, no)
+    x = tt.tensor([0.5, -1.0, 2.0])
+    for squared, added in ((yes, x * x), (no, x + x)):
+        assert tt.equal(module(x, yes, squared), x.sin() + added)
+        assert tt.equal(module(x, no, squared), x.cos())
+    assert "cond(use_sine_1, true_graph_0, false_graph_0, [x_1, squared_1])" in module.code
+    targets = [node.target for node in module.false_graph_0.graph.nodes if node.op == "call_function"]
+    assert targets == [tt.ops.aten.cos.default]
+
+
+def test_branches_keep_the_structure_of_their_results() -> None:
+    def f(x: Any) -> Any:
+        return tt.cond(x.sum() > 0, lambda x: {"a": x + 1, "b": [x]}, lambda x: {"a": x, "b": [-x]}, [x])
+
+    module = make_fx(f)(tt.ones(2))
+    assert module(-tt.ones(2))["b"][0].tolist() == [1.0, 1.0]
+    assert module(tt.ones(2))["a"].tolist() == [2.0, 2.0]
+    again = make_fx(tt.func.functionalize(module))(tt.ones(2))
+    assert again(-tt.ones(2))["b"][0].tolist() == [1.0, 1.0]
+    assert make_fx(lambda x: tt.cond(x.numel() == 2, tt.sin, tt.cos, [x]))(x := tt.ones(2))(-x).tolist() == (
+        (-x).sin().tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("true_fn", "false_fn", "text"),
+    [
+        (lambda x: x[:1].add_(1), lambda x: x[:1], "true_fn might be modifying the input"),
+        (tt.sin, lambda x: (x, x), "expected the branches to return the same structure"),
+        (lambda x: x[:1] + 1, tt.cos, "Unmatched tensor metadata.*sizes"),
+        (lambda x: x.double(), tt.cos, "Unmatched tensor metadata.*dtype"),
+        (tt.sin, lambda x: 3, "expected false_fn to return tensors, got int"),
+    ],
+)
+def test_branches_that_a_graph_cannot_hold_are_refused(true_fn: Any, false_fn: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text):
+        make_fx(lambda x: tt.cond(x.sum() > 0, true_fn, false_fn, (x,)))(tt.ones(2))
+
+
+def test_a_branch_takes_values_of_the_recording_as_operands() -> None:
+    with pytest.raises(RuntimeError, match=r"true_fn closes over a tensor.*pass it in `operands`"):
+        make_fx(lambda x: tt.cond(x.sum() > 0, lambda: x + 1, lambda: tt.ones(2)))(tt.ones(2))
+    weight = tt.tensor([2.0, 3.0])
+    module = make_fx(lambda x: tt.cond(x.sum() > 0, lambda x: x * weight, lambda x: x, (x,)))(tt.ones(2))
+    assert module(tt.ones(2)).tolist() == [2.0, 3.0]
+    with pytest.raises(RuntimeError, match="holds no gradient of a condition"):
+        make_fx(lambda x: tt.cond(x.sum() > 0, tt.sin, tt.cos, (x,)))(tt.ones(2, requires_grad=True))

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...dispatch.custom_ops import branches
+from ...dispatch.functions.process_state import cond
 from ...dispatch.layers.graph.graph import Attribute
 from ...dispatch.layers.graph.graph import Node as RecordedNode
 from ...dispatch.layers.graph.make_graph import make_graph
@@ -65,7 +67,9 @@ def make_fx(
             "make_fx(): a decomposition_table is not supported; register a kernel at the dispatch key Tracer, whose "
             "calls are what is recorded"
         )
-    record = make_graph(f, tracing_mode, _error_on_data_dependent_ops=_error_on_data_dependent_ops)
+    record = make_graph(
+        f, tracing_mode, _error_on_data_dependent_ops=_error_on_data_dependent_ops, _records_branches=True
+    )
 
     @functools.wraps(f)
     def recorded(*args: Any) -> GraphModule:
@@ -106,9 +110,23 @@ def _converted(traced: Traced, f: Callable[..., Any], args: tuple[Any, ...]) -> 
             return constant(value.name)
         return made[value] if isinstance(value, RecordedNode) else value
 
+    def condition(source: RecordedNode) -> Node:
+        """Return the call of `cond` with the branches as modules."""
+        pred, *numbers, operands = source.args
+        number = sum(key.startswith("true_graph_") for key in root)
+        modules = []
+        for kind, each in zip(("true", "false"), numbers, strict=True):
+            branch = branches.graph_of(each)
+            inputs = tuple(leaf.name for leaf in branch.inputs)
+            root[f"{kind}_graph_{number}"] = _converted(branch, lambda *_: None, inputs)
+            modules.append(graph.get_attr(f"{kind}_graph_{number}"))
+        return graph.call_function(cond, (argument(pred), *modules, argument(operands)), name=source.name)
+
     for source in traced.graph.nodes:
         if source.op == "get_attr":
             made[source] = constant(source.target)
+        elif source.op == "call_function" and source.target is branches.cond_operator():
+            made[source] = condition(source)
         elif source.op == "call_function":
             arguments = tuple(map(argument, source.args))
             keywords = {key: argument(value) for key, value in source.kwargs.items()}
