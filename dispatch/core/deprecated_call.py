@@ -63,7 +63,7 @@ def call_deprecated(
     askers = overrides.overloaded(args, named)
     if askers:
         return packet.handled_in(spelling, askers, args, named)
-    packet.resolve(args, named)
+    packet.resolve(args, named, spelling)
     internal_assert(False, f"{packet.name}: {len(args)} positional arguments fit no schema")
 
 

@@ -201,11 +201,15 @@ class OverloadPacket:
             entries = self._entries = {id(entry.schema): entry for entry in overload_entries}
         return entries
 
-    def resolve(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[OperatorEntry, list[Any]]:
+    def resolve(
+        self, args: Sequence[Any], kwargs: dict[str, Any], spelling: str = FUNCTION
+    ) -> tuple[OperatorEntry, list[Any]]:
         """Return the resolved overload, and the arguments bound in its schema's order.
 
-        Raises TypeError, as PyTorch's parser does, if no overload matches.
+        Raises TypeError, as PyTorch's parser does, if no overload matches. Positions in the messages of a method do
+        not count the tensor that it is called on.
         """
+        method = spelling == METHOD
         entries = self.schemas()
         args = [plain_number(a) for a in args]
         kwargs = {name: plain_number(value) for name, value in kwargs.items()}
@@ -215,12 +219,12 @@ class OverloadPacket:
         if isinstance(kwargs.get("out"), TensorImpl) and not OPTIONS.isdisjoint(kwargs):
             is_factory = any(a.name == "pin_memory" for schema in schemas for a in schema.arguments)
             kwargs = without_options(self.name, kwargs) if is_factory else kwargs
-        schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
+        schema, bound = resolve(schemas, tuple(args), kwargs, self.name, method=method)
         signature = schema.signature
         if signature.takes_names and not has_names(bound):
             # Without dimension names to look up, a string is a value of the wrong type.
             plain = [each for each in schemas if not each.signature.takes_names]
-            schema, bound = resolve(plain or schemas, tuple(args), kwargs, self.name)
+            schema, bound = resolve(plain or schemas, tuple(args), kwargs, self.name, method=method)
         signature.check_range(bound)
         entry, values = reached(entries[id(schema)], unwrap_numbers(bound))
         return entry, list(values)
@@ -278,7 +282,7 @@ class OverloadPacket:
             if handled is not None:
                 return handled
             try:
-                plan, is_reusable = self._plan_new_kind(args, kind, scaled, epoch)
+                plan, is_reusable = self._plan_new_kind(args, kind, scaled, spelling, epoch)
             except TypeError:
                 # An overload with as many positional arguments as a deprecated order hides that order.
                 if not self.deprecated:
@@ -395,10 +399,11 @@ class OverloadPacket:
         args: Sequence[Any],
         kind: tuple[Any, ...] | None,
         scaled: bool,
+        spelling: str,
         epoch: int,
     ) -> tuple[Plan, bool]:
         """Return the plan of a call of a new kind, and whether it holds for its key; remember the kind."""
-        entry, bound = self.resolve(*self._split(args))
+        entry, bound = self.resolve(*self._split(args), spelling)
         plan, is_reusable, picks = adapted(entry, bound, self._runtime(args, scaled))
         if kind is not None and is_reusable:
             call_kind = CallKind.of(self.parameters, args, entry, bound, plan, picks)
@@ -428,7 +433,7 @@ class OverloadPacket:
         key = (BELOW, scaled, *elements)
         plan: Plan | None = self._made.get(key) if keep else None
         if plan is None:
-            entry, bound = self.resolve(*self._split(args))
+            entry, bound = self.resolve(*self._split(args), spelling)
             inner, is_reusable, _ = adapted(entry, bound, self._runtime(args, scaled))
 
             def below(*runtime: Any) -> Any:
@@ -635,7 +640,7 @@ class OverloadPacket:
         askers = overrides.overloaded(args, kwargs)
         if askers:
             return self.handled_in(spelling, askers, args, kwargs)
-        entry, bound = self.resolve(self._gathered(args, spelling), kwargs)
+        entry, bound = self.resolve(self._gathered(args, spelling), kwargs, spelling)
         return overrides.unmarked(entry.call(*bound))
 
     def _gathered(self, args: Any, spelling: str) -> Any:
@@ -662,12 +667,12 @@ class OverloadPacket:
         """Call the method with arguments in the parameters' order."""
         try:
             was_handled, result = self._handled(METHOD, args)
-            return result if was_handled else self._call_parameters(args)
+            return result if was_handled else self._call_parameters(args, spelling=METHOD)
         except BaseException:
             hide_inner_frames()
             raise
 
-    def _call_parameters(self, args: Sequence[Any], out: Any = None) -> Any:
+    def _call_parameters(self, args: Sequence[Any], out: Any = None, spelling: str = FUNCTION) -> Any:
         if out is None and not inference_enabled:
             key: list[Any] = [GUARDED, local.included, local.excluded, local.autocast]
             runtime: list[Any] = []
@@ -691,18 +696,18 @@ class OverloadPacket:
                 except TypeError:
                     plan = None
                 if plan is None:
-                    plan = self._miss_guarded(args, elements)
+                    plan = self._miss_guarded(args, elements, spelling)
                 return overrides.unmarked(plan(*runtime))
         positional, named = self._split(args)
         if out is not None:
             named["out"] = out
-        entry, bound = self.resolve(positional, named)
+        entry, bound = self.resolve(positional, named, spelling)
         return overrides.unmarked(entry.call(*bound))
 
-    def _miss_guarded(self, args: Sequence[Any], key: tuple[Any, ...]) -> Plan:
+    def _miss_guarded(self, args: Sequence[Any], key: tuple[Any, ...], spelling: str) -> Plan:
         """Return the plan of a call through this thread's key sets, with `scale` arguments at their defaults."""
         epoch = _epoch[0]
-        entry, bound = self.resolve(*self._split(args))
+        entry, bound = self.resolve(*self._split(args), spelling)
         plan, is_reusable, _ = adapted(entry, bound, self._runtime(args, False))
         if is_reusable and is_hashable(key) and not any(holds_tensor(element) for element in key):
             self._store_made(epoch, key, plan)
@@ -736,7 +741,7 @@ class OverloadPacket:
                     self._refuse_names(args, out, numpy_names, numpy_args)
                 values[index] = value
             was_handled, result = self._handled(spelling, values, out)
-            return result if was_handled else self._call_parameters(values, out)
+            return result if was_handled else self._call_parameters(values, out, spelling)
         except BaseException:
             hide_inner_frames()
             raise

@@ -151,6 +151,9 @@ class QueryMethods(_Base):
         Returns:
             A bool.
 
+        Raises:
+            RuntimeError: One of the tensors is nested, the other is not.
+
         Example:
             >>> import triten as tt
             >>> tt.ones(2, 3).is_same_size(tt.ones(3, 2))
@@ -160,6 +163,8 @@ class QueryMethods(_Base):
             other = only_name("is_same_size", other, x2, "x2")
         if not isinstance(other, TensorImpl):
             raise not_a_tensor(other, "is_same_size", "other")
+        if other.is_nested:
+            raise RuntimeError("Expected both self and other to be nested tensors.")
         return bool(self._spec.sizes == other._spec.sizes)
 
     def dim_order(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 import numpy as np
 
@@ -82,6 +82,12 @@ class TensorType:
 
     def __repr__(self) -> str:
         return f"<class '{type_name(self.dtype, self.device_type, self.layout)}'>"
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
+        name = type_name(self.dtype, self.device_type, self.layout)
+        raise TypeError(
+            f"type '{name}' is not an acceptable base type: derive from {public_name.shown}.Tensor"
+        )
 
     def __instancecheck__(self, instance: object) -> bool:
         if not isinstance(instance, TensorImpl):

@@ -275,6 +275,9 @@ class TypedStorage(TypedStorageBase):
 
     __copy__ = clone
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
         if id(self) not in memo:
             memo[id(self)] = self._wrapped(copy.deepcopy(self._untyped_storage, memo))

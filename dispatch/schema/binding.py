@@ -255,7 +255,7 @@ def _refuse(
             raise TypeError(reason)
     signatures = []
     for candidate in candidates:
-        line = f" * {python_signature(candidate.schema, candidate.out_schema is not None, method)}\n"
+        line = f" * {python_signature(candidate.schema, candidate.out_schema is not None and not method, method)}\n"
         known = kwargs if candidate.out_schema is None else {k: v for k, v in kwargs.items() if k != "out"}
         detail = describe_mismatch(candidate.schema, args, known, method)
         signatures.append(line + (f"      {detail}\n" if detail else ""))

@@ -30,6 +30,21 @@ def test_what_would_be_compiled_is_what_it_was():
     assert jit.is_scripting() is False and jit.is_tracing() is False
 
 
+def test_lazy_modules_are_refused_until_they_have_run():
+    model = nn.Sequential(nn.ReLU(), nn.LazyLinear(3))
+    with pytest.raises(
+        RuntimeError,
+        match=r"'LazyLinear' has uninitialized parameters \['weight', 'bias'\]\. Did you forget to run a forward pass",
+    ):
+        jit.script(model)
+    model(tt.ones(1, 2))
+    assert jit.script(model) is model
+    module = nn.Module()
+    module.register_buffer("count", nn.UninitializedBuffer())
+    with pytest.raises(RuntimeError, match=r"'Module' has uninitialized parameters \['count'\]"):
+        jit.script(module)
+
+
 def test_tracing_does_not_call_the_function():
     jit.trace(lambda x: pytest.fail("called"), (tt.ones(2),))
 

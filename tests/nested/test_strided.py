@@ -150,6 +150,9 @@ def test_dimensions_are_added_and_removed():
     last, middle, first = [[2, 3, 1], [4, 3, 1]], [[2, 1, 3], [4, 1, 3]], [[1, 2, 3], [1, 4, 3]]
     assert shapes == {1: first, 2: middle, 3: last, -1: last, -2: middle, -3: first}
     assert all(nested.unsqueeze(dim).squeeze(dim).is_same_size(nested) for dim in shapes)
+    for first, second in ((nested, tt.ones(2, 3)), (tt.ones(2, 3), nested)):
+        with pytest.raises(RuntimeError, match="Expected both self and other to be nested tensors"):
+            first.is_same_size(second)
     assert nested.squeeze(-1) is nested and nested.transpose(1, 1) is nested
     assert _sizes(nested.unsqueeze(1).unsqueeze(1).squeeze((1, 2))) == [[2, 3], [4, 3]]
     assert _sizes(nested.view(2, -1, 3, 1)) == [[2, 3, 1], [4, 3, 1]]

@@ -106,6 +106,69 @@ def test_a_loaded_state_goes_on_where_the_other_was(name, travel):
     assert all(x is not y for x, y in zip(states[0].values(), states[1].values(), strict=True))
 
 
+LATER = ("amsgrad", "capturable", "centered", "differentiable", "foreach", "fused", "maximize", "nesterov")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "ASGD",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+        "SGD",
+        "SparseAdam",
+    ],
+)
+def test_states_of_older_versions_lack_options_and_count_in_numbers(name):
+    def make():
+        p = parameter()
+        p.grad = tt.ones(2).to_sparse() if name == "SparseAdam" else tt.ones(2)
+        return p, getattr(optim, name)([p], lr=0.1)
+
+    a, first = make()
+    b, second = make()
+    first.step()
+    with tt.no_grad():
+        b.copy_(a)
+    old = copy.deepcopy(first.state_dict())
+    for group in old["param_groups"]:
+        for option in (*LATER, "decoupled_weight_decay"):
+            group.pop(option, None)
+    for state in old["state"].values():
+        for key in ("step", "eta", "mu", "mu_product"):
+            if isinstance(state.get(key), tt.Tensor):
+                state[key] = state[key].item()
+    second.load_state_dict(old)
+    assert second.param_groups[0].keys() == first.param_groups[0].keys()
+    assert second.param_groups[0]["lr"] == 0.1
+    first.step(), second.step()
+    assert a.tolist() == b.tolist()
+    for one, other in zip(first.state[a].values(), second.state[b].values(), strict=True):
+        assert type(one) is type(other)
+        assert not isinstance(one, tt.Tensor) or (one.dtype is other.dtype and tt.equal(one, other))
+
+
+def test_a_subclass_sees_loaded_states():
+    class Own(optim.Optimizer):
+        def __setstate__(self, state):
+            super().__setstate__(state)
+            for group in self.param_groups:
+                group.setdefault("later", 7)
+
+    optimizer = Own([parameter()], {"lr": 1.0})
+    handle = optimizer.register_step_pre_hook(lambda *args: None)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.param_groups[0]["later"] == 7 and handle.id in optimizer._hooks["step_pre"]
+
+
 def test_loaded_states_come_to_their_parameters_dtype():
     optimizer = stepped(optim.Adam([parameter()]))
     p = tt.nn.Parameter(tt.ones(2, dtype=tt.float64))

@@ -160,6 +160,40 @@ def test_an_archive_behind_other_bytes():
     assert found[0] == 1 and found[1].tolist() == [1, 1]
 
 
+class Source:
+    """A file-like object that gives at most `step` bytes at once, by `read` or also by `readinto`."""
+
+    def __init__(self, data, step, reads_into):
+        self.file, self.step, self.calls = io.BytesIO(data), step, []
+        self.seek, self.tell = self.file.seek, self.file.tell
+        if reads_into:
+            self.readinto = self.read_into
+
+    def read(self, size=-1):
+        self.calls.append("read")
+        return self.file.read(size)
+
+    def read_into(self, target):
+        self.calls.append("readinto")
+        return self.file.readinto(target[: self.step])
+
+
+@pytest.mark.parametrize("reads_into", [True, False])
+def test_storages_are_read_into_their_memory_if_the_file_can(reads_into):
+    source = Source(saved(tt.arange(100)), 50, reads_into)
+    assert tt.load(source).tolist() == list(range(100))
+    assert source.calls.count("readinto") == 0 if not reads_into else source.calls.count("readinto") >= 16
+
+
+def test_a_file_that_ends_while_it_is_read_into():
+    class Short(Source):
+        def read_into(self, target):
+            return 0
+
+    with pytest.raises(RuntimeError, match="the file ends within record"):
+        tt.load(Short(saved(tt.arange(100)), 50, True))
+
+
 def test_large_records_stay_aligned(monkeypatch):
     """Their headers are longer, as for sizes beyond 32 bits."""
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)

@@ -205,3 +205,38 @@ def test_strings_of_python_2(weights_only, encoding, text):
     data = head + body + keys + struct.pack("<q2f", 2, 1.5, -2.0)
     found = tt.load(io.BytesIO(data), weights_only=weights_only, encoding=encoding)
     assert found[0] == text and found[1].tolist() == [1.5, -2.0]
+
+
+def storage_views(*views, data=(1.5, -2.0, 4.0)):
+    """Return a file of before PyTorch 0.4: a list of views (key, offset, size) of one FloatStorage."""
+
+    def text(value):
+        return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+    def number(value):
+        return b"J" + struct.pack("<i", value)
+
+    storages = b"".join(
+        b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("7") + text("cpu") + number(len(data))
+        + text(key) + number(offset) + number(size) + b"\x87tQ"
+        for key, offset, size in views
+    )  # fmt: skip
+    body = b"\x80\x02](" + storages + b"e."
+    parts = [*(pickle.dumps(each, 2) for each in HEAD), body, pickle.dumps(["7"], 2)]
+    return b"".join(parts) + struct.pack(f"<q{len(data)}f", len(data), *data)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_views_of_storages(weights_only):
+    data = storage_views(("a", 0, 1), ("b", 1, 2), ("a", 0, 1))
+    first, second, again = tt.load(io.BytesIO(data), weights_only=weights_only)
+    assert first.tolist() == [1.5] and second.tolist() == [-2.0, 4.0]
+    assert first.data_ptr() + 4 == second.data_ptr() and again.data_ptr() == first.data_ptr()
+    sizes = [each.nbytes() for each in tt.load(io.BytesIO(data), map_location="meta")]
+    assert sizes == [4, 8, 4]
+
+
+@pytest.mark.parametrize("view", [("a", -1, 1), ("a", 2, 2), ("a", 3, -1), ("a" * 1000, 0, 1)])
+def test_views_outside_of_their_storage(view):
+    with pytest.raises(pickle.UnpicklingError, match="a view of"):
+        tt.load(io.BytesIO(storage_views(view)))

@@ -31,17 +31,20 @@ class Flag:
         read: A function that returns the value.
         write: A function of the new value.
         doc: The documentation.
+        can_freeze: If True, `disable_global_flags` ends assignments. Default: True.
     """
 
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], object], doc: str) -> None:
-        self._read, self._write = read, write
+    def __init__(
+        self, read: Callable[[], Any], write: Callable[[Any], object], doc: str, can_freeze: bool = True
+    ) -> None:
+        self._read, self._write, self._can_freeze = read, write, can_freeze
         self.__doc__ = doc
 
     def __get__(self, module: Any, owner: type | None = None) -> Any:
         return self if module is None else self._read()
 
     def __set__(self, module: Any, value: Any) -> None:
-        if _is_frozen:
+        if _is_frozen and self._can_freeze:
             raise RuntimeError(
                 f"not allowed to set {module.__name__} flags after disable_global_flags; please use flags() context "
                 "manager instead"

@@ -37,6 +37,8 @@ def _refuse(names: object) -> NoReturn:
 
 give_flags(
     __name__,
-    engine=Flag(lambda: _engine, _set_engine, "The engine's name. All engines compute the same."),
+    engine=Flag(
+        lambda: _engine, _set_engine, "The engine's name. All engines compute the same.", can_freeze=False
+    ),
     supported_engines=Flag(lambda: list(_ENGINES), _refuse, "The names that `engine` takes."),
 )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from .. import nn
+from ..nn.parameter import is_lazy
 
 _Object = TypeVar("_Object")
 _Arguments = ParamSpec("_Arguments")
@@ -74,6 +75,9 @@ def script(
         obj: a function, a module or a class.
         optimize, example_inputs: not used.
 
+    Raises:
+        RuntimeError: A module has lazy parameters or buffers that no forward pass has initialized.
+
     Example:
         >>> import triten as tt
         >>> @tt.jit.script
@@ -85,7 +89,19 @@ def script(
         >>> tt.jit.script(model) is model
         True
     """
+    if isinstance(obj, nn.Module):
+        _check_initialized(obj)
     return obj
+
+
+def _check_initialized(root: nn.Module) -> None:
+    for module in root.modules():
+        held = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        names = [name for name, tensor in held if is_lazy(tensor)]
+        if names:
+            raise RuntimeError(
+                f"'{type(module).__name__}' has uninitialized parameters {names}. Did you forget to run a forward pass?"
+            )
 
 
 def script_method(fn: _Function) -> _Function:

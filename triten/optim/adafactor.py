@@ -89,6 +89,9 @@ class Adafactor(Optimizer):
                     self._step_one(group, parameter, parameter.grad)
         return loss
 
+    def _kept_number(self, group: Group, parameter: Tensor, value: float) -> Tensor:
+        return counter(group, parameter, value)
+
     def _begin(self, group: Group, parameter: Tensor, gradient: Tensor) -> dict[str, Any]:
         if parameter.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")

@@ -148,6 +148,10 @@ class Adam(Optimizer):
                     self._step_single(group, parameter, gradient)
         return loss
 
+    def _kept_number(self, group: Group, parameter: Tensor, value: float) -> Tensor:
+        device = parameter.device if group["fused"] or group["capturable"] else "cpu"
+        return _ops.full((), value, dtype=float32, device=device)
+
     def _prepare(self, group: Group, parameter: Tensor, fused: bool) -> None:
         """Make the state at a parameter's first step; a fused step wants the count where the parameter is."""
         state = self.state[parameter]

@@ -193,7 +193,7 @@ class Optimizer:
         """Take the state and the options of another optimizer's `state_dict`.
 
         States that are tensors of floats come to the dtype and the device of their parameter; counts of steps keep
-        theirs.
+        theirs. A state dict of an older version of PyTorch may lack options and hold counts as numbers.
 
         Raises:
             ValueError: the groups are not of the same sizes.
@@ -224,10 +224,10 @@ class Optimizer:
                 if parameter is None
                 else {name: _brought(name, each, parameter) for name, each in value.items()}
             )
-        self.state = state
-        self.param_groups = [
+        groups = [
             {**group, "params": own["params"]} for own, group in zip(self.param_groups, saved, strict=True)
         ]
+        self.__setstate__({"state": state, "param_groups": groups})
         for hook in [*self._hooks["load_state_dict_post"].values()]:
             hook(self)
 
@@ -290,10 +290,42 @@ class Optimizer:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take attributes of another optimizer; give options and counts of older versions today's form.
+
+        `load_state_dict` passes ``state`` and ``param_groups``, so that a subclass that overrides this method also sees
+        loaded states.
+        """
         self.__dict__.update(state)
-        self._hooks = {name: {} for name in HOOKS}
+        self.__dict__.setdefault("_hooks", {name: {} for name in HOOKS})
+        defaults = self.__dict__.get("defaults", {})
+        for group in self.param_groups:
+            for name in LATER_OPTIONS.keys() & defaults.keys():
+                group.setdefault(name, LATER_OPTIONS[name])
+            if "decoupled_weight_decay" in defaults:
+                group.setdefault("decoupled_weight_decay", defaults["decoupled_weight_decay"])
+            for parameter in group["params"]:
+                held = self.state.get(parameter, {})
+                for name, value in held.items():
+                    if type(value) in (int, float):
+                        held[name] = self._kept_number(group, parameter, value)
+
+    def _kept_number(self, group: Group, parameter: Tensor, value: float) -> Any:
+        """Return a number of a loaded state as `step` keeps it: here, as it is."""
+        return value
 
 
+LATER_OPTIONS: dict[str, Any] = {
+    "amsgrad": False,
+    "capturable": False,
+    "centered": False,
+    "differentiable": False,
+    "foreach": None,
+    "fused": None,
+    "maximize": False,
+    "momentum": 0,
+    "nesterov": False,
+}
+"""Options that state dicts of older versions lack, with the values that those versions implied."""
 HOOKS = (
     "step_pre",
     "step_post",

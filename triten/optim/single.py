@@ -67,6 +67,9 @@ class SingleOptimizer(Optimizer):
         """
         raise NotImplementedError(f"{type(self).__name__} has no update")
 
+    def _kept_number(self, group: Group, parameter: Tensor, value: float) -> Tensor:
+        return counter(group, parameter, value)
+
     def prepare(self, group: Group, parameter: Tensor) -> dict[str, Any]:
         """Return a parameter's state; create it at the first step."""
         state = self.state[parameter]

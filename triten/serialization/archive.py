@@ -138,19 +138,26 @@ class ArchiveReader:
         """Read a record. Raises RuntimeError where the file ends before it or where its checksum is another."""
         record = self.record(name)
         self._file.seek(record.offset)
+        read_chunk = getattr(self._file, "readinto", None) or self._copy_chunk
         crc = done = 0
         while done < record.size:
-            data = self._file.read(min(CHUNK, record.size - done))
-            if not data:
+            chunk = target[done : done + min(CHUNK, record.size - done)]
+            count = read_chunk(chunk)
+            if not count:
                 raise RuntimeError(f"load: the file ends within record {name!r:.200}")
-            target[done : done + len(data)] = data
-            crc = zlib.crc32(data, crc)
-            done += len(data)
+            crc = zlib.crc32(chunk[:count], crc)
+            done += count
         # PyTorch can be told to write no checksum; the field is then zero.
         if record.crc and crc != record.crc:
             raise RuntimeError(
                 f"load: the checksum of record {name!r:.200} does not agree; the file is damaged"
             )
+
+    def _copy_chunk(self, target: memoryview) -> int:
+        """Read up to `target`'s size from a file without `readinto`; return the number of bytes."""
+        data = self._file.read(target.nbytes)
+        target[: len(data)] = data
+        return len(data)
 
 
 def _located(file: IO[bytes], entry: zipfile.ZipInfo) -> Record:

@@ -28,6 +28,8 @@ def typed(storage: UntypedStorage, dtype: ScalarType | None) -> TypedStorage | U
     return storage if dtype is None else TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
 
 
+View = tuple[str, int, int]
+"""Key, offset and size of a part of a storage, in elements."""
 Place = Callable[[UntypedStorage, str], UntypedStorage]
 
 
@@ -44,11 +46,12 @@ class LegacyFile:
         self._place = place_storage
         self._claimed = 0
         self._storages: dict[str, tuple[UntypedStorage, int, int]] = {}
+        self._views: dict[str, UntypedStorage] = {}
 
     def storage(
-        self, key: str, location: str, kind: ScalarType | None, count: int
+        self, key: str, location: str, kind: ScalarType | None, count: int, view: View | None = None
     ) -> TypedStorage | UntypedStorage:
-        """Return the storage of a key, typed if the file names a dtype.
+        """Return the storage of a key, or the given view of it, typed if the file names a dtype.
 
         Raises:
             RuntimeError: The file is too small to hold the storage.
@@ -61,7 +64,15 @@ class LegacyFile:
             host, array = host_storage(count * itemsize)
             array.fill(0)
             self._storages[key] = self._place(host, location), count, itemsize
-        return typed(self._storages[key][0], kind)
+        whole = self._storages[key][0]
+        if view is None:
+            return typed(whole, kind)
+        name, offset, size = view
+        if name not in self._views:
+            begin, end = offset * itemsize, (offset + size) * itemsize
+            is_meta = whole.device.type == "meta"
+            self._views[name] = UntypedStorage(end - begin, device="meta") if is_meta else whole[begin:end]
+        return typed(self._views[name], kind)
 
     def check_head(self, number: Any) -> None:
         """Check the magic number of the file.

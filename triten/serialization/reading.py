@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..dispatch.methods.untyped_storage import UntypedStorage
 from .allowed_globals import NOT_SUPPORTED, PACKAGE, StorageType, find, full_name
 from .archive import SIGNATURE, ArchiveReader
-from .legacy import LegacyFile, typed
+from .legacy import LegacyFile, View, typed
 from .limits import Limits
 from .pickle_names import globals_in
 from .placement import goes_to_meta, host_storage, placed, storage_of_bytes
@@ -30,7 +30,8 @@ MAX_ELEMENTS = 2**63 - 1
 Unpickler = type[pickle.Unpickler]
 """Class of a pickle module that a file which the user trusts is loaded with."""
 
-StorageOf = Callable[[str, str, StorageType, int], Any]
+StorageOf = Callable[..., Any]
+"""Called with a key, a location, a type, a number of elements and, in legacy files, a `View`."""
 
 
 class _Caller:
@@ -87,11 +88,24 @@ def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]
             raise UnpicklingError("a storage has a type, a key and a location")
         if type(count) is not int or not 0 <= count <= MAX_ELEMENTS or len(key) > MAX_KEY:
             raise UnpicklingError("a storage has a number of elements and a short key")
-        if view and view[0] is not None:
-            raise RuntimeError("load: views of storages, from before PyTorch 0.4, are not supported")
-        return storage_of(key, location, kind, count)
+        if not view or view[0] is None:
+            return storage_of(key, location, kind, count)
+        return storage_of(key, location, kind, count, _view(view[0], count))
 
     return persistent_load
+
+
+def _view(fields: Any, count: int) -> View:
+    """Check the key, offset and size of a view, which files from before PyTorch 0.4 have, of `count` elements."""
+    if type(fields) is not tuple or len(fields) != 3:
+        raise UnpicklingError("a view of a storage has a key, an offset and a size")
+    key, offset, size = fields
+    key = key.decode("ascii", "replace") if type(key) is bytes else key
+    if type(key) is not str or type(offset) is not int or type(size) is not int or len(key) > MAX_KEY:
+        raise UnpicklingError("a view of a storage has a short key, an offset and a size")
+    if not 0 <= offset <= offset + size <= count:
+        raise UnpicklingError(f"a view of {size} elements at {offset} is outside of its storage of {count}")
+    return key, offset, size
 
 
 def read(
@@ -201,8 +215,8 @@ def _load_legacy(
     )
     position, head = 0, []
 
-    def storage_of(key: str, location: str, kind: StorageType, count: int) -> Any:
-        return file.storage(key, location, kind.dtype, count)
+    def storage_of(key: str, location: str, kind: StorageType, count: int, view: View | None = None) -> Any:
+        return file.storage(key, location, kind.dtype, count, view)
 
     persistent_load = _persistent_load(storage_of, 6)
     for _ in range(3):

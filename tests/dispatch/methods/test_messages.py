@@ -21,6 +21,11 @@ X = tt.ones(2, 3)
         (lambda: tt.randint(0, 5), "randint(): argument 'size' (position 2) must be tuple of ints, not int"),
         (lambda: tt.randn("a"), "randn(): argument 'size' (position 1) must be tuple of ints, not str"),
         (lambda: tt.zeros(2, dtype="float32"), "zeros(): argument 'dtype' must be triten.dtype, not str"),
+        # Positions of a method do not count its tensor.
+        (lambda: X.softmax("a"), "softmax(): argument 'dim' (position 1) must be int, not str"),
+        (lambda: X.add("a"), "add(): argument 'other' (position 1) must be Tensor, not str"),
+        (lambda: X.unflatten("a", (1, 2)), "unflatten(): argument 'dim' (position 1) must be int, not str"),
+        (lambda: tt.softmax(X, "a"), "softmax(): argument 'dim' (position 2) must be int, not str"),
         (lambda: X.transpose(0), "Tensor.transpose() missing 1 required positional argument: 'dim1'"),
     ],
 )
@@ -38,6 +43,13 @@ def test_signatures_are_listed_once_and_without_filled_in_defaults(
     text = str(caught.value)
     assert text.count(" * (") == count
     assert "NoneType" not in text and "names" not in text
+
+
+def test_methods_are_listed_without_their_tensor() -> None:
+    with pytest.raises(TypeError, match=r"sum\(\) .* got \(str\), but expected one of") as caught:
+        X.sum("a")
+    text = str(caught.value)
+    assert "Tensor input" not in text and "out" not in text
 
 
 def test_a_misspelled_method_is_suggested() -> None:

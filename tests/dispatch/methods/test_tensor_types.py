@@ -132,3 +132,12 @@ def test_a_type_may_stand_in_a_union():
 def test_a_tensor_takes_no_device(make):
     with pytest.raises(RuntimeError, match=r"of the form \(tensor, device=device\) is not supported"):
         make(tt.ones(1), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["FloatTensor", "LongTensor"])
+def test_a_type_is_no_base_class(name: str) -> None:
+    kind = getattr(tt, name)
+    with pytest.raises(TypeError, match=f"type 'triten.{name}' is not an acceptable base type"):
+
+        class Sub(kind):
+            pass

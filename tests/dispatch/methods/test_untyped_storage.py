@@ -155,3 +155,9 @@ def test_byteswap():
 
 def test_storages_in_shared_memory():
     assert S._new_shared(8).is_shared() and tt.storage.FloatStorage._new_shared(2).is_shared()
+
+
+def test_sizes_in_memory_count_the_bytes() -> None:
+    for storage_of in (lambda x: x.untyped_storage(), lambda x: x.storage()):
+        empty, ten = (storage_of(tt.zeros(n)).__sizeof__() for n in (0, 10))
+        assert ten - empty == 40
