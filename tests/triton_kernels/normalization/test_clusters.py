@@ -42,7 +42,8 @@ def test_values_and_gradients_of_emulated_clusters():
         "cross_entropy of probabilities": {"cross_entropy"},
     }
     for row in rows:
-        assert max(row["errors"]) < 3, row
+        # The exponents of probabilities are between 4 and 8, with two errors of two epsilons each.
+        assert max(row["errors"]) < (5 if "probabilities" in row["case"] else 3), row
 
 
 PLANNING = """
