@@ -93,7 +93,7 @@ FORMS = {
         (
             "from triten.triton_kernels.products.product import tile_of",
             "from triten.triton_kernels.products.warp_specialized_kernels import (",
-            "    columns_in_two, copy, finished, store_through,",
+            "    copy, finished, in_parts, store_through,",
             ")",
         ),
     ),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dispatch.structured.stub import load_kernels
+from ...triton_kernels.normalization.clusters import MIN_DESIGN
 from .attention_samples import attention, packed_sequences
 from .complex_samples import complex_numbers
 from .complex_samples import functions as complex_functions
@@ -147,8 +148,10 @@ def losses(capability: int) -> Iterator[Sample]:
 def cross_entropies(capability: int) -> Iterator[Sample]:
     """Rows of all lengths, cut and whole, and columns; classes and probabilities, weighted and smoothed."""
     loss, kernels = tt.nn.functional.cross_entropy, ("cross_entropy", "cross_entropy_backward")
+    # Rows of two, four and eight blocks of a cluster; masses beside the longest ones are added up in blocks.
+    clustered = (32768, 131072, 262144) if capability >= MIN_DESIGN else ()
     for dtype in FLOATING:
-        for length in (4096, 8192, 1024, 50257):
+        for length in (4096, 8192, 1024, 50257, *clustered):
             x, target = empty(512, length, dtype=dtype), empty(512, dtype="int64")
             yield Sample(
                 f"cross_entropy {dtype} rows of {length}",
@@ -168,11 +171,12 @@ def cross_entropies(capability: int) -> Iterator[Sample]:
             f"cross_entropy {dtype} probabilities",
             lambda x=x, t=likely, w=weight: gradients(lambda y: loss(y, t, w, reduction="none"), x),
         )
-        x, weight = empty(512, 50257, dtype=dtype), empty(50257, dtype=dtype)
-        yield Sample(
-            f"cross_entropy {dtype} smoothed long rows",
-            lambda x=x, t=target, w=weight: gradients(lambda y: loss(y, t, w, label_smoothing=0.1), x),
-        )
+        for length in (50257, *clustered[-1:]):
+            x, weight = empty(512, length, dtype=dtype), empty(length, dtype=dtype)
+            yield Sample(
+                f"cross_entropy {dtype} smoothed rows of {length}",
+                lambda x=x, t=target, w=weight: gradients(lambda y: loss(y, t, w, label_smoothing=0.1), x),
+            )
         for length in (512, 256, 128):
             x, target = empty(16, length, 64, 64, dtype=dtype), empty(16, 64, 64, dtype="int64")
             yield Sample(

@@ -37,7 +37,9 @@ CASES = {
     "several results": (lambda x, w: ((z := (x @ w).tanh()), z > 0, z.float()), ((72, 40), (40, 136))),
 }
 function, shapes = CASES[sys.argv[1]]
-operands = [drawn(*shape, device="cuda", dtype=tt.bfloat16, seed=i) for i, shape in enumerate(shapes)]
+tt.backends.cuda.matmul.allow_tf32 = True
+dtype = getattr(tt, sys.argv[2])
+operands = [drawn(*shape, device="cuda", dtype=dtype, seed=i) for i, shape in enumerate(shapes)]
 names = []
 driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
 found = tt.compile(function, fullgraph=True)(*operands)
@@ -51,19 +53,23 @@ print(json.dumps([compiled, names[0]]))
 
 @needs_gluon
 @pytest.mark.parametrize(
-    "case, name, target",
+    "case, name, target, dtype",
     [
-        ("a residual", "addmm_silu_add", "90"),
-        ("several results", "mm_tanh_gt_to_copy", "90"),
-        ("a residual", "addmm_silu_add", "100"),
-        ("the product, too", "bmm_mul_add_gelu", "100"),
+        ("a residual", "addmm_silu_add", "90", "bfloat16"),
+        ("a residual", "addmm_silu_add", "90", "float32"),
+        ("several results", "mm_tanh_gt_to_copy", "90", "bfloat16"),
+        ("a residual", "addmm_silu_add", "100", "bfloat16"),
+        ("the product, too", "bmm_mul_add_gelu", "100", "bfloat16"),
     ],
 )
-def test_results_are_those_of_eager_calls(case: str, name: str, target: str) -> None:
+def test_results_are_those_of_eager_calls(case: str, name: str, target: str, dtype: str) -> None:
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, case], capture_output=True, text=True, env=clean | variables
+        [sys.executable, "-P", "-c", PROGRAM, case, dtype],
+        capture_output=True,
+        text=True,
+        env=clean | variables,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     kernel = "matmul_warp_specialized" if target == "90" else "matmul_tensor_memory"

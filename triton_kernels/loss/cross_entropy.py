@@ -13,16 +13,17 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.faults import FaultFlags
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
+from ..budget import Configuration
 from ..contiguous import contiguous_copy
 from ..conversion import compute_type
 from ..geometry import Geometry, coalesced
 from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
-from ..normalization.operands import is_alike, resident_programs
-from ..normalization.softmax import cut_of, row_tile, step_of
+from ..normalization.clusters import WARPS
+from ..normalization.operands import resident_programs
+from ..normalization.softmax import CLUSTER_LANE, chosen_tiling, cut_of, row_tile
 from ..normalization.vectors import Cut
 from ..reduction.sides import Sides, Tile, plan_sides
 from ..reduction.stream_counters import counters_of
-from ..tuning.choice import configuration
 from .cross_entropy_kernels import cross_entropy, cross_entropy_backward
 from .nll_loss import (
     check_losses,
@@ -99,44 +100,53 @@ def scores_of(call: StructuredCall, fits: Callable[[Scores], bool]) -> Scores:
     return Scores(flat, flat_target, weight, copied, copied_target)
 
 
-class Launches(NamedTuple):
-    """The launch without smoothing and the one with it, which has the share as one value more."""
+class Planned(NamedTuple):
+    """A launch, its grid, and the numbers that follow its pointers and the smoothing share."""
 
-    plain: tuple[Launch, tuple[int, int, int], tuple[int, ...]]
-    smoothed: tuple[Launch, tuple[int, int, int], tuple[int, ...]]
+    launch: Launch
+    grid: tuple[int, int, int]
+    numbers: tuple[int, ...]
 
 
-def plan_both(
+def plan_launch(
     call: StructuredCall,
     kernel: Any,
     sides: Sides,
     pointers: dict[str, str | None],
     constexprs: dict[str, object],
     tile: Tile,
+    fixed: tuple[int, ...],
+    smoothing: str | None,
     kept_names: tuple[str, ...],
     reduced_names: tuple[str, ...],
-) -> Launches:
-    """Return the launches; `pointers` without a type are None in the kernel. The smoothing share follows them."""
+) -> Planned:
+    """Return a launch; `pointers` without a type are None in the kernel, like `smoothing`, which follows them.
 
-    def planned(smoothing: str | None) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
-        every = {**pointers, "smoothing": smoothing, "weight_stride": "i64", "ignore_index": "i64"}
-        every |= {"programs": "i32", "samples": "i64"}
-        types = {
-            name: type_ for name, type_ in every.items() if type_ is not None and name in kernel.arg_names
-        }
-        missing: dict[str, object] = {name: None for name, type_ in every.items() if type_ is None}
-        return plan_sides(
-            call,
-            kernel,
-            sides,
-            types,
-            {**constexprs, **missing},
-            tile,
-            kept_names=kept_names,
-            reduced_names=reduced_names,
-        )
+    `fixed` are the numbers before those of the geometry.
+    """
+    every = {**pointers, "smoothing": smoothing, "weight_stride": "i64", "ignore_index": "i64"}
+    every |= {"programs": "i32", "samples": "i64"}
+    types = {name: type_ for name, type_ in every.items() if type_ is not None and name in kernel.arg_names}
+    missing: dict[str, object] = {name: None for name, type_ in every.items() if type_ is None}
+    launch, grid, numbers = plan_sides(
+        call,
+        kernel,
+        sides,
+        types,
+        {**constexprs, **missing},
+        tile,
+        kept_names=kept_names,
+        reduced_names=reduced_names,
+    )
+    return Planned(launch, grid, (*fixed, *numbers))
 
-    return Launches(planned(None), planned("fp64"))
+
+def with_masses(tiling: Configuration, one_block: Configuration) -> Configuration:
+    """Return the tile of rows whose masses are kept beside their scores.
+
+    A thread of the widest clusters has 64 registers, which are filled by its scores.
+    """
+    return one_block if tiling.ctas > 1 and tiling.warps > WARPS else tiling
 
 
 def pointer(spec: TensorSpec | None) -> str | None:
@@ -159,55 +169,55 @@ def forward(call: StructuredCall) -> PlannedKernel:
     cut = operands.cut(sides, [operands.spec])
     body = cut.body(n)
     type_ = compute_type(operands.spec.dtype)
-    default = row_tile(1 if cut.edges else num_rows, body, type_.primitive_bitwidth // 8, inner)
-    tiling = default
-    if not interpreted():
-        shape = num_rows, n, 1 if inner else step_of(sides)
-        tiling = configuration(
-            cross_entropy, call.device, str(operands.spec.dtype.triton_name), shape, default
-        )
-    is_narrow = not inner and tiling.tile[0] < default.tile[0]
-    if (cut.edges and tiling.tile[0] > 1) or is_narrow or not is_alike(tiling, default, body):
-        tiling = default
-    outputs, reduced = tiling.tile
-    programs = max(cdiv(num_rows, outputs), 1)
+    one_block = row_tile(1 if cut.edges else num_rows, body, type_.primitive_bitwidth // 8, inner)
+    tiling = chosen_tiling(call, cross_entropy, operands.spec, sides, cut, one_block, CLUSTER_LANE)
     is_reduced = reduction != NONE
-    if is_reduced:
-        programs = min(programs, resident_programs(call, max(32 // tiling.warps, 1)))
-    chunk = max(cdiv(cdiv(num_rows, programs), outputs), 1) * outputs
-    programs = max(cdiv(num_rows, chunk), 1)
-    if is_reduced:
-        chosen("one launch", "the last of {} programs adds up the losses of all", programs)
-    launches = plan_both(
-        call,
-        cross_entropy,
-        sides,
-        {
-            "x": pointer(operands.spec),
-            "target": pointer(operands.target),
-            "weight": pointer(operands.weight),
-            "loss": pointer(loss),
-            "statistics": pointer(statistics),
-            "total_weight": pointer(total),
-            "partials": "*fp64" if is_reduced else None,
-            "counter": "*i32" if is_reduced else None,
-            "flag": None if operands.has_probabilities else "*i32",
-        },
-        {
-            "MEAN": reduction == MEAN,
-            "PROBABILITIES": operands.has_probabilities,
-            "ACCUMULATOR": type_,
-            "WHOLE": body <= reduced,
-            "BLOCK_P": PARTIALS_BLOCK,
-            **cut.constants(),
-        },
-        Tile(outputs, reduced, 1, chunk, tiling.warps),
-        ("x_kept_stride", "target_kept_stride", "out_kept_stride"),
-        ("x_reduced_stride", "target_reduced_stride"),
-    )
     weight_stride = 0 if operands.weight is None else operands.weight.strides[0]
-    fixed = (weight_stride, ignore_index, programs, num_rows)
-    grid = (programs, 1, 1)
+
+    def planned(tiling: Configuration, smoothing: str | None) -> Planned:
+        outputs, reduced = tiling.tile
+        programs = max(cdiv(num_rows, outputs), 1)
+        if is_reduced:
+            blocks = resident_programs(call, max(32 // tiling.warps, 1))
+            programs = min(programs, cdiv(blocks, tiling.ctas))
+        chunk = max(cdiv(cdiv(num_rows, programs), outputs), 1) * outputs
+        programs = max(cdiv(num_rows, chunk), 1)
+        if is_reduced and smoothing is None:
+            chosen("one launch", "the last of {} programs adds up the losses of all", programs)
+        result = plan_launch(
+            call,
+            cross_entropy,
+            sides,
+            {
+                "x": pointer(operands.spec),
+                "target": pointer(operands.target),
+                "weight": pointer(operands.weight),
+                "loss": pointer(loss),
+                "statistics": pointer(statistics),
+                "total_weight": pointer(total),
+                "partials": "*fp64" if is_reduced else None,
+                "counter": "*i32" if is_reduced else None,
+                "flag": None if operands.has_probabilities else "*i32",
+            },
+            {
+                "MEAN": reduction == MEAN,
+                "PROBABILITIES": operands.has_probabilities,
+                "ACCUMULATOR": type_,
+                "WHOLE": body <= reduced,
+                "BLOCK_P": PARTIALS_BLOCK,
+                **cut.constants(),
+            },
+            Tile(outputs, reduced, 1, chunk, tiling.warps, tiling.ctas),
+            (weight_stride, ignore_index, programs, num_rows),
+            smoothing,
+            ("x_kept_stride", "target_kept_stride", "out_kept_stride"),
+            ("x_reduced_stride", "target_reduced_stride"),
+        )
+        return result._replace(grid=(programs, 1, 1))
+
+    spread = with_masses(tiling, one_block)
+    plain = planned(spread if operands.has_probabilities else tiling, None)
+    smoothed = planned(spread, "fp64")
     allocate, device = get_allocator("cuda").allocate, call.device
     classes = operands.spec.sizes[operands.axis]
     flags: FaultFlags | None = None
@@ -230,17 +240,16 @@ def forward(call: StructuredCall) -> PlannedKernel:
         if weight is not None:
             addresses.append(weight.address)
         addresses += [out.address, statistics_data.address, total_weight.address]
+        launch, grid, numbers = smoothed if smoothing > 0 else plain
         if is_reduced:
-            partials, counter = allocate(16 * programs, device), counters.current()
+            partials, counter = allocate(16 * grid[0], device), counters.current()
             addresses += [partials.address, counter.address]
         if flags is not None:
             addresses.append(flags.begin())
         if smoothing > 0:
-            launch, _, numbers = launches.smoothed
-            launch(grid, *addresses, float(smoothing), *fixed, *numbers)
+            launch(grid, *addresses, float(smoothing), *numbers)
         else:
-            launch, _, numbers = launches.plain
-            launch(grid, *addresses, *fixed, *numbers)
+            launch(grid, *addresses, *numbers)
         if flags is not None and flags.driver.launch_blocking:
             examine(flags, target)
 
@@ -267,31 +276,42 @@ def backward(call: StructuredCall) -> PlannedKernel:
     reduced = min(next_power_of_2(body), max_elements if inner or interpreted() else 16)
     outputs = 1 if cut.edges else min(next_power_of_2(num_rows), max(max_elements // reduced, 1))
     mean = call.args["reduction"] == MEAN
-    launches = plan_both(
-        call,
-        cross_entropy_backward,
-        sides,
-        {
-            "grad": pointer(grad),
-            "x": pointer(scores_and_targets.spec),
-            "target": pointer(scores_and_targets.target),
-            "weight": pointer(scores_and_targets.weight),
-            "statistics": pointer(statistics),
-            "total_weight": pointer(total) if mean else None,
-            "out": pointer(out),
-        },
-        {
-            "MEAN": mean,
-            "PROBABILITIES": scores_and_targets.has_probabilities,
-            "ACCUMULATOR": type_,
-            **cut.constants(),
-        },
-        Tile(outputs, reduced, cdiv(body, reduced), n, 4),
-        ("out_kept_stride", "x_kept_stride", "target_kept_stride", "stats_kept_stride", "grad_kept_stride"),
-        ("out_reduced_stride", "x_reduced_stride", "target_reduced_stride"),
+    weight = scores_and_targets.weight
+    fixed = (0 if weight is None else weight.strides[0], call.args["ignore_index"], num_rows)
+    plain, smoothed = (
+        plan_launch(
+            call,
+            cross_entropy_backward,
+            sides,
+            {
+                "grad": pointer(grad),
+                "x": pointer(scores_and_targets.spec),
+                "target": pointer(scores_and_targets.target),
+                "weight": pointer(weight),
+                "statistics": pointer(statistics),
+                "total_weight": pointer(total) if mean else None,
+                "out": pointer(out),
+            },
+            {
+                "MEAN": mean,
+                "PROBABILITIES": scores_and_targets.has_probabilities,
+                "ACCUMULATOR": type_,
+                **cut.constants(),
+            },
+            Tile(outputs, reduced, cdiv(body, reduced), n, 4),
+            fixed,
+            smoothing,
+            (
+                "out_kept_stride",
+                "x_kept_stride",
+                "target_kept_stride",
+                "stats_kept_stride",
+                "grad_kept_stride",
+            ),
+            ("out_reduced_stride", "x_reduced_stride", "target_reduced_stride"),
+        )
+        for smoothing in (None, "fp64")
     )
-    weight_stride = 0 if scores_and_targets.weight is None else scores_and_targets.weight.strides[0]
-    fixed = (weight_stride, call.args["ignore_index"], num_rows)
 
     def into(
         out_data: Any,
@@ -315,11 +335,11 @@ def backward(call: StructuredCall) -> PlannedKernel:
         )
         addresses = [data.address for data in tensors if data is not None]
         if smoothing > 0:
-            launch, grid, numbers = launches.smoothed
-            launch(grid, *addresses, float(smoothing), *fixed, *numbers)
+            launch, grid, numbers = smoothed
+            launch(grid, *addresses, float(smoothing), *numbers)
         else:
-            launch, grid, numbers = launches.plain
-            launch(grid, *addresses, *fixed, *numbers)
+            launch, grid, numbers = plain
+            launch(grid, *addresses, *numbers)
 
     return PlannedKernel(into)
 

@@ -11,6 +11,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
+from ..normalization.softmax_kernels import clusters
 from ..normalization.vectors import edge_columns, first_vector, inside, largest_of, room_after, sum_of_all
 from ..reduction.joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
 from ..reduction.last_program import is_last
@@ -116,6 +117,8 @@ def cross_entropy(
     first = program.to(INDEX) * chunk
     last = tl.minimum(first + chunk, num_rows)
     lane = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
+    # L2 is to have the rows that a second pass reads for their masses.
+    FIRST_PASS: tl.constexpr = "evict_last" if PROBABILITIES or smoothing is not None else ""
     losses = tl.zeros((BLOCK_O,), tl.float64)
     weights = tl.zeros((BLOCK_O,), tl.float64)
     for base_o in range(first, last, BLOCK_O):
@@ -182,7 +185,12 @@ def cross_entropy(
             one = tl.full((1, 1), 1, ACCUMULATOR)
             for base in range(0, n, BLOCK_R):
                 mask = inside(lane, base, room, row_mask, VECTOR)
-                value = tl.load(rows + (base + lane) * x_reduced_stride0, mask=mask, other=float("-inf"))
+                value = tl.load(
+                    rows + (base + lane) * x_reduced_stride0,
+                    mask=mask,
+                    other=float("-inf"),
+                    eviction_policy=FIRST_PASS,
+                )
                 highest, sums = shifted_sums(highest, sums, convert(value, ACCUMULATOR), one)
             row_max, total = shifted_sums_across((highest, sums))
             if EDGES:
@@ -214,9 +222,13 @@ def cross_entropy(
                 for base in range(0, n, BLOCK_R):
                     at = base + lane
                     mask = inside(lane, base, room, row_mask, VECTOR)
-                    value = convert(
-                        tl.load(rows + at * x_reduced_stride0, mask=mask, other=float("-inf")), ACCUMULATOR
+                    value = tl.load(
+                        rows + at * x_reduced_stride0,
+                        mask=mask,
+                        other=float("-inf"),
+                        eviction_policy="evict_first",
                     )
+                    value = convert(value, ACCUMULATOR)
                     mass = masses_spread(
                         targets + at * target_reduced_stride0,
                         weight,
@@ -495,6 +507,7 @@ FORWARD = (
     Configuration((32, 256), 16, blocks=1),
     Configuration((32, 64), 8, blocks=2),
 )
+CLUSTERS = clusters({90: 1, 100: 1})
 DOUBLE = (
     Configuration((1, 4096), 16, blocks=1),
     Configuration((1, 2048), 16, blocks=1, all_registers=True),
@@ -509,7 +522,7 @@ declare(
     "one loads while the other adds up",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    dtypes={("fp16", "bf16", "fp32"): FORWARD, ("fp64",): DOUBLE},
+    dtypes={("fp16", "bf16", "fp32"): (*FORWARD, *CLUSTERS), ("fp64",): DOUBLE},
     smaller=True,
     operations="4 num_rows n, an exponential counted as one",
     traffic="num_rows (n itemsize + 8 + 12); twice that of smoothed rows that are longer than a tile",

@@ -8,8 +8,7 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt
 from ..reduction.reduction_kernels import sum_across
-from .row_norm_kernels import loaded
-from .vectors import sum_of_all
+from .vectors import loaded, sum_of_all
 
 
 @triton.jit

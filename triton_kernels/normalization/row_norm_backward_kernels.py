@@ -6,8 +6,8 @@ from ..conversion import convert
 from ..elementwise.pointwise_functions import divide
 from ..programmatic import let_later_begin, wait_for_earlier
 from ..reduction.reduction_kernels import sum_across, sum_of
-from .row_norm_kernels import columns_inside, loaded, of_columns, rows_alike, scaled_and_shifted
-from .vectors import edge_columns, first_vector, sum_of_all
+from .row_norm_kernels import columns_inside, of_columns, rows_alike, scaled_and_shifted
+from .vectors import edge_columns, first_vector, loaded, sum_of_all
 
 
 @triton.jit
@@ -22,9 +22,11 @@ def kept_statistic(at, o, row_mask, ACCUMULATOR: tl.constexpr):
 
 
 @triton.jit
-def standardised(at, mask, centre, scale, CENTRED: tl.constexpr, ACCUMULATOR: tl.constexpr):
+def standardised(
+    at, mask, centre, scale, CENTRED: tl.constexpr, ACCUMULATOR: tl.constexpr, EVICTION: tl.constexpr = ""
+):
     """Standardize inputs: subtract the mean and divide by the deviation; 0 outside the mask."""
-    value = loaded(at, mask, ACCUMULATOR)
+    value = loaded(at, mask, ACCUMULATOR, EVICTION)
     if CENTRED:
         value = value - centre
     return tl.where(mask, value * scale, 0)
@@ -127,11 +129,13 @@ def normalise_rows_backward(
                 at = base + r
                 inside = columns_inside(r, base, n, skip, VECTOR)
                 mask = row_mask[:, None] & inside[None, :]
-                grad_value = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
+                grad_value = loaded(from_grad + at[None, :], mask, ACCUMULATOR, "evict_last")
                 grad_value = scaled_and_shifted(
                     grad_value, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR
                 )
-                hat = standardised(from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
+                hat = standardised(
+                    from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR, "evict_last"
+                )
                 alongs += grad_value * hat
                 if CENTRED:
                     changes += grad_value
@@ -154,11 +158,13 @@ def normalise_rows_backward(
                     at = base + r
                     inside = columns_inside(r, base, n, skip, VECTOR)
                     mask = row_mask[:, None] & inside[None, :]
-                    grad_value = loaded(from_grad + at[None, :], mask, ACCUMULATOR)
+                    grad_value = loaded(from_grad + at[None, :], mask, ACCUMULATOR, "evict_first")
                     grad_value = scaled_and_shifted(
                         grad_value, weight, None, skip + base, r, inside, EDGES, ACCUMULATOR
                     )
-                    hat = standardised(from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR)
+                    hat = standardised(
+                        from_x + at[None, :], mask, centre, scale, CENTRED, ACCUMULATOR, "evict_first"
+                    )
                     result = grad_value - hat * along
                     if CENTRED:
                         result = result - shift

@@ -12,18 +12,13 @@ from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, rsqrt
 from ..reduction.joint_reduction_kernels import finite
 from ..reduction.reduction_kernels import sum_across
-from .vectors import edge_columns, first_vector, sum_of_all
+from .vectors import edge_columns, first_vector, loaded, sum_of_all
 
 
 @triton.jit
 def not_negative(a):
     """Replace negative elements by 0 and keep NaN."""
     return tl.where(a < 0, tl.zeros_like(a), a)
-
-
-@triton.jit
-def loaded(at, mask, ACCUMULATOR: tl.constexpr):
-    return convert(tl.load(at, mask=mask, other=0), ACCUMULATOR)
 
 
 @triton.jit
@@ -145,7 +140,7 @@ def normalise_rows(
             squares = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
             for base in range(0, n, BLOCK_R):
                 mask = row_mask[:, None] & columns_inside(r, base, n, skip, VECTOR)[None, :]
-                value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR)
+                value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR, "evict_last")
                 if CENTRED:
                     value = tl.where(mask, value - pivot[:, None], 0)
                     sums += value
@@ -184,7 +179,7 @@ def normalise_rows(
             for base in range(0, n, BLOCK_R):
                 inside = columns_inside(r, base, n, skip, VECTOR)
                 mask = row_mask[:, None] & inside[None, :]
-                value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR)
+                value = loaded(start + (base + r)[None, :], mask, ACCUMULATOR, "evict_first")
                 if CENTRED:
                     value = value - centre[:, None]
                 result = scaled_and_shifted(

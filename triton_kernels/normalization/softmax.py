@@ -7,6 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cuda.triton.lazy_kernel import LazyKernel
 from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..contiguous import through_contiguous_operands
@@ -75,6 +76,45 @@ def step_of(sides: Sides) -> int:
     return next(iter(sides.reduced.strides[0]), 1)
 
 
+def is_in_vectors(sides: Sides, cut: Cut) -> bool:
+    """Return True if neighboring elements of a row are loaded together."""
+    return sides.reduced_is_inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0)
+
+
+def chosen_tiling(
+    call: StructuredCall,
+    kernel: LazyKernel,
+    spec: TensorSpec,
+    sides: Sides,
+    cut: Cut,
+    one_block: Configuration,
+    lane: int,
+) -> Configuration:
+    """Return the tile of a launch: the tuned one if it suits these rows, else a cluster's or `one_block`.
+
+    Args:
+        spec: The tensor whose dtype is the kernel's.
+        one_block: The default without clusters.
+        lane: Elements of `spec` that a thread of a cluster holds.
+    """
+    if interpreted():
+        return one_block
+    inner, body, default = sides.reduced_is_inner, cut.body(sides.n), one_block
+    is_double = compute_type(spec.dtype).primitive_bitwidth > 32
+    may_cluster = is_in_vectors(sides, cut) and not is_double and has_clusters(call.device)
+    if may_cluster and body > one_block.tile[1]:
+        default = cluster_tile(call.device, body, lane) or one_block
+    shape = sides.num_rows, sides.n, 1 if inner else step_of(sides)
+    tiling = configuration(kernel, call.device, str(spec.dtype.triton_name), shape, default)
+    has_other_rows = tiling.tile[0] > 1 if cut.edges else not inner and tiling.tile[0] < default.tile[0]
+    fits = is_alike(tiling, default, body) or is_alike(tiling, one_block, body)
+    if has_other_rows or not fits or (tiling.ctas > 1 and not may_cluster):
+        tiling = default
+    if tiling.ctas > 1:
+        chosen("a cluster of blocks", "{} blocks hold a row in their registers", tiling.ctas)
+    return tiling
+
+
 def _tell(sides: Sides, body: int, cut: Cut, outputs: int, reduced: int) -> None:
     if body > reduced:
         why = "rows of {} elements do not fit one block of {}, and are read twice"
@@ -114,30 +154,12 @@ def along_rows(names: tuple[str, ...], params: tuple[str, ...], kernel: Any, log
         inner, num_rows = sides.reduced_is_inner, sides.num_rows
         cut = cut_of(sides, [*specs, out])
         body = cut.body(sides.n)
-        in_vectors = inner and (cut.vector > 0 or sides.n % ALIGNMENT == 0)
-        longest = longest_row(specs, itemsize, in_vectors)
-        one_block = default = row_tile(1 if cut.edges else num_rows, body, itemsize, inner, longest)
-        may_cluster = in_vectors and itemsize == 4 and has_clusters(call.device)
-        if may_cluster and body > one_block.tile[1]:
-            default = cluster_tile(call.device, body, CLUSTER_LANE // len(specs)) or one_block
-        tiling = default
-        if not interpreted():
-            step = 1 if inner else step_of(sides)
-            dtype = str(specs[-1].dtype.triton_name)
-            tiling = configuration(kernel, call.device, dtype, (num_rows, sides.n, step), default)
-        is_narrow = not inner and tiling.tile[0] < default.tile[0]
-        fits = is_alike(tiling, default, body) or is_alike(tiling, one_block, body)
-        if (
-            (cut.edges and tiling.tile[0] > 1)
-            or is_narrow
-            or not fits
-            or (tiling.ctas > 1 and not may_cluster)
-        ):
-            tiling = default
+        longest = longest_row(specs, itemsize, is_in_vectors(sides, cut))
+        one_block = row_tile(1 if cut.edges else num_rows, body, itemsize, inner, longest)
+        lane = CLUSTER_LANE // len(specs)
+        tiling = chosen_tiling(call, kernel, specs[-1], sides, cut, one_block, lane)
         outputs, reduced = tiling.tile
         _tell(sides, body, cut, outputs, reduced)
-        if tiling.ctas > 1:
-            chosen("a cluster of blocks", "{} blocks hold a row in their registers", tiling.ctas)
         pointers = {
             name: f"*{spec.dtype.triton_name}"
             for name, spec in zip(("grad", "x")[-len(specs) :], specs, strict=True)

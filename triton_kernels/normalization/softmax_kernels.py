@@ -8,7 +8,7 @@ from ..conversion import convert
 from ..elementwise.pointwise_functions import divide, exp, log
 from ..reduction.joint_reduction_kernels import finite, shifted_sums, shifted_sums_across
 from ..reduction.reduction_kernels import largest, largest_across, offset_of, sum_across
-from .vectors import edge_columns, first_vector, inside, largest_of, room_after, sum_of_all
+from .vectors import edge_columns, first_vector, inside, largest_of, loaded, room_after, sum_of_all
 
 
 @triton.jit
@@ -123,7 +123,12 @@ def softmax(
         one = tl.full((1, 1), 1, ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
             mask = inside(lane, base, room, row_mask, VECTOR)
-            value = tl.load(rows + (base + lane) * x_reduced_stride0, mask=mask, other=float("-inf"))
+            value = tl.load(
+                rows + (base + lane) * x_reduced_stride0,
+                mask=mask,
+                other=float("-inf"),
+                eviction_policy="evict_last",
+            )
             highest, sums = shifted_sums(highest, sums, convert(value, ACCUMULATOR), one)
         row_max, total = shifted_sums_across((highest, sums))
         if EDGES:
@@ -138,7 +143,12 @@ def softmax(
         scale = scale_of(total, LOG)
         for base in range(0, n, BLOCK_R):
             mask = inside(lane, base, room, row_mask, VECTOR)
-            value = tl.load(rows + (base + lane) * x_reduced_stride0, mask=mask, other=float("-inf"))
+            value = tl.load(
+                rows + (base + lane) * x_reduced_stride0,
+                mask=mask,
+                other=float("-inf"),
+                eviction_policy="evict_first",
+            )
             result = normalised(convert(value, ACCUMULATOR), row_max, total, scale, LOG)
             tl.store(
                 out_ptrs + (base + lane) * out_reduced_stride0,
@@ -168,11 +178,6 @@ def gradient(grad, value, total, LOG: tl.constexpr):
         return grad - exp(value) * total
     else:
         return (grad - total) * value
-
-
-@triton.jit
-def loaded(at, mask, ACCUMULATOR: tl.constexpr):
-    return convert(tl.load(at, mask=mask, other=0), ACCUMULATOR)
 
 
 @triton.jit
@@ -265,8 +270,8 @@ def softmax_backward(
         sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)
         for base in range(0, n, BLOCK_R):
             mask = inside(lane, base, room, row_mask, VECTOR)
-            grad_value = loaded(grads + (base + lane) * grad_reduced_stride0, mask, ACCUMULATOR)
-            value = loaded(rows + (base + lane) * x_reduced_stride0, mask, ACCUMULATOR)
+            grad_value = loaded(grads + (base + lane) * grad_reduced_stride0, mask, ACCUMULATOR, "evict_last")
+            value = loaded(rows + (base + lane) * x_reduced_stride0, mask, ACCUMULATOR, "evict_last")
             sums += summand(grad_value, value, LOG)
         total = sum_across(sums)
     if EDGES:
@@ -278,8 +283,10 @@ def softmax_backward(
     else:
         for base in range(0, n, BLOCK_R):
             mask = inside(lane, base, room, row_mask, VECTOR)
-            grad_value = loaded(grads + (base + lane) * grad_reduced_stride0, mask, ACCUMULATOR)
-            value = loaded(rows + (base + lane) * x_reduced_stride0, mask, ACCUMULATOR)
+            grad_value = loaded(
+                grads + (base + lane) * grad_reduced_stride0, mask, ACCUMULATOR, "evict_first"
+            )
+            value = loaded(rows + (base + lane) * x_reduced_stride0, mask, ACCUMULATOR, "evict_first")
             result = gradient(grad_value, value, total, LOG)
             tl.store(
                 out_ptrs + (base + lane) * out_reduced_stride0,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
+from ..conversion import convert
 from ..launch import ALIGNMENT, interpreted
 from ..reduction.reduction_kernels import largest, sum_of
 
@@ -76,6 +77,16 @@ def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]])
         if begin_alike:
             return Cut(widest, True)
     return Cut(common, False) if common > 1 else AS_THEY_ARE
+
+
+@triton.jit
+def loaded(at, mask, ACCUMULATOR: tl.constexpr, EVICTION: tl.constexpr = ""):
+    """Load elements, 0 outside the mask.
+
+    EVICTION: "evict_last" in the first pass over a row that is read twice, so that L2 has it for the second pass, which
+    is "evict_first".
+    """
+    return convert(tl.load(at, mask=mask, other=0, eviction_policy=EVICTION), ACCUMULATOR)
 
 
 @triton.jit

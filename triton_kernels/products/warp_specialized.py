@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
 KERNEL = matmul_warp_specialized
+STORED_BYTES = 128
+"""Bytes of a line that are stored together, the widest that shared memory is swizzled by."""
 MIN_WAVES = 2
 """Minimum tiles for each multiprocessor: with fewer there is no next tile to load or multiply during a store."""
 
@@ -41,14 +43,18 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
         return refused("the driver has no Gluon")
     if not is_supported():
         return refused("this Triton's Gluon is an older one")
-    if problem.left.dtype.itemsize != 2 or problem.out.dtype.itemsize != 2:
-        return refused("operands and result do not both have 16 bits")
+    itemsize = problem.left.dtype.itemsize
+    tiles = TILES.get(itemsize)
+    if tiles is None or problem.out.dtype.itemsize != itemsize:
+        return refused("operands and result do not both have 16 bits or 32")
+    if itemsize == 4 and (left.transposed or not right.transposed):
+        return refused("elements of 32 bits must adjoin along the inner side")
     num_multiprocessors = multiprocessors(problem.device)
     served = [
-        candidate for candidate in TILES[2] if tiles_in(candidate, problem) >= MIN_WAVES * num_multiprocessors
+        candidate for candidate in tiles if tiles_in(candidate, problem) >= MIN_WAVES * num_multiprocessors
     ]
     if not served:
-        return refused("{} tiles are no two waves", tiles_in(TILES[2][-1], problem))
+        return refused("{} tiles are no two waves", tiles_in(tiles[-1], problem))
     return min(served, key=lambda one: cost(one, tiles_in(one, problem), problem.k, num_multiprocessors))
 
 
@@ -81,7 +87,7 @@ def plan(
     sizes = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batch}
     every = {
         **{name: shared_descriptor(element, 1, *block) for name, block in blocks.items()},
-        "out": shared_descriptor(out_element, 1, rows, 64),
+        "out": shared_descriptor(out_element, 1, rows, STORED_BYTES // problem.out.dtype.itemsize),
         **dict.fromkeys(sizes, "i32"),
         **signature,
         **passed,

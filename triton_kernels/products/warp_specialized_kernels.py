@@ -33,6 +33,16 @@ def columns_in_two(x, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
 
 
 @gluon.jit
+def in_parts(x, ROWS: gl.constexpr, COLUMNS: gl.constexpr, PART: gl.constexpr):
+    """Return the parts of a tile with `PART` columns each, from left to right."""
+    if COLUMNS == PART:
+        return (x,)
+    else:
+        left, right = columns_in_two(x, ROWS, COLUMNS)
+        return in_parts(left, ROWS, COLUMNS // 2, PART) + in_parts(right, ROWS, COLUMNS // 2, PART)
+
+
+@gluon.jit
 def finished(
     total,
     addend,
@@ -130,7 +140,10 @@ def compute(
     """Compute a warp group's rows of every tile of the program."""
     ROWS: gl.constexpr = BLOCK_M // 2
     LAG: gl.constexpr = (STAGES - 1) // 2
-    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    PART: gl.constexpr = out.block_shape[2]
+    # A matrix instruction multiplies 32 bytes along K.
+    DEPTH: gl.constexpr = 256 // a_all.dtype.primitive_bitwidth
+    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, DEPTH])
     tiles_m, tiles_n = gl.cdiv(m, BLOCK_M), gl.cdiv(n, BLOCK_N)
     each = tiles_m * tiles_n
     first, programs = gl.program_id(0), gl.num_programs(0)
@@ -165,19 +178,18 @@ def compute(
         # There are steps: the branch keeps ptxas from computing the epilogue before it frees the place.
         if count > 0:
             hopper.mbarrier.arrive(free.index((done - 1) % STAGES))
-        row, column = tile_m * BLOCK_M + GROUP * ROWS, tile_n * BLOCK_N
-        even, odd = out_all.index(2 * GROUP), out_all.index(2 * GROUP + 1)
-        left, right = columns_in_two(total, ROWS, BLOCK_N)
-        if BLOCK_N == 256:
-            one, two = columns_in_two(left, ROWS, 128)
+        row = tile_m * BLOCK_M + GROUP * ROWS
+        parts = in_parts(total, ROWS, BLOCK_N, PART)
+        for i in gl.static_range(BLOCK_N // PART):
+            part = parts[i]
             store_part(
-                one,
+                part,
                 addend,
                 out,
-                even,
+                out_all.index(2 * GROUP + i % 2),
                 batch,
                 row,
-                column,
+                tile_n * BLOCK_N + i * PART,
                 m,
                 n,
                 sz,
@@ -187,67 +199,8 @@ def compute(
                 ADDEND,
                 ACTIVATION,
                 ROWS,
-                64,
+                PART,
             )
-            store_part(
-                two,
-                addend,
-                out,
-                odd,
-                batch,
-                row,
-                column + 64,
-                m,
-                n,
-                sz,
-                sn,
-                alpha,
-                beta,
-                ADDEND,
-                ACTIVATION,
-                ROWS,
-                64,
-            )
-            left, right = columns_in_two(right, ROWS, 128)
-            column += 128
-        store_part(
-            left,
-            addend,
-            out,
-            even,
-            batch,
-            row,
-            column,
-            m,
-            n,
-            sz,
-            sn,
-            alpha,
-            beta,
-            ADDEND,
-            ACTIVATION,
-            ROWS,
-            64,
-        )
-        store_part(
-            right,
-            addend,
-            out,
-            odd,
-            batch,
-            row,
-            column + 64,
-            m,
-            n,
-            sz,
-            sn,
-            alpha,
-            beta,
-            ADDEND,
-            ACTIVATION,
-            ROWS,
-            64,
-        )
     hopper.tma.store_wait(0)
 
 
@@ -332,7 +285,8 @@ def matmul_warp_specialized(
 ):
     """Operands and output are described as (batch, lines, elements); blocks of `a` have half of `BLOCK_M` rows.
 
-    A program has at least one tile, and a tile at least one step. Blocks of `out` have half of the rows and 64 columns.
+    A program has at least one tile, and a tile at least one step. Blocks of `out` have half of the rows and columns of
+    128 bytes. Elements of 32 bits are multiplied as TF32 and adjoin along K.
     """
     count = gl.cdiv(k, BLOCK_K)
     tiles = gl.cdiv(m, BLOCK_M) * gl.cdiv(n, BLOCK_N) * batches
@@ -372,7 +326,11 @@ TILES = {
         # A group holds 64 rows: 128 or 64 registers of sums for each lane.
         Configuration((128, 256, 64), 4, 4, {90: 1}, resident=12),
         Configuration((128, 128, 64), 4, 6, {90: 1}, resident=12),
-    )
+    ),
+    4: (
+        Configuration((128, 256, 32), 4, 4, {90: 1}, resident=12),
+        Configuration((128, 128, 32), 4, 6, {90: 1}, resident=12),
+    ),
 }
 """By the bytes of an operand's element."""
 
@@ -381,10 +339,10 @@ declare(
     why="a block's registers are a multiprocessor's; what one group of warps stores, the other one hides",
     operand="a",
     tile=("BLOCK_M", "BLOCK_N", "BLOCK_K"),
-    dtypes={("bf16", "fp16"): TILES[2]},
+    dtypes={("bf16", "fp16"): TILES[2], ("fp32",): TILES[4]},
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and each operand again for every tile that shares it and finds it not in L2",
     loads=("a", "b"),
     stores=("out",),
-    tensor_cores=("bf16", "fp16"),
+    tensor_cores=("bf16", "fp16", "fp32"),
 )

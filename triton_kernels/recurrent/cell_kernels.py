@@ -13,7 +13,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 from ..budget import STREAMING, Configuration, declare
 from ..conversion import convert
 from ..elementwise.pointwise_functions import sigmoid, sigmoid_backward, tanh, tanh_backward
-from ..normalization.row_norm_kernels import loaded
+from ..normalization.vectors import loaded
 
 
 @triton.jit

@@ -104,7 +104,7 @@ MORE_IN_TENSOR_MEMORY = ("tf32", "8 bits", "8 bits to float32")
 def test_which_calls_it_serves(capability: str, version: str) -> None:
     found = run(PLANNING, capability, version)
     kernel = KERNELS.get((capability, version))
-    served = SERVED + MORE_IN_TENSOR_MEMORY if capability == "100" else SERVED
+    served = (*SERVED, *MORE_IN_TENSOR_MEMORY) if capability == "100" else (*SERVED, "tf32")
     for call, names in found.items():
         own = set(names) & set(KERNELS.values())
         assert own == ({kernel} if kernel is not None and call in served else set()), (call, names)
@@ -284,12 +284,13 @@ import json, sys
 import numpy as np
 import triten as tt
 from triten.runtime.cuda.driver import driver
-from triten.triton_kernels.products import tensor_memory
+from triten.triton_kernels.products.bulk import IN_GLUON
 
 case = json.loads(sys.argv[1])
-tensor_memory.MIN_WAVES = 0
-tensor_memory.multiprocessors = lambda device: 1
-tensor_memory.TILES = {bytes_: tiles[case["tile"]:][:1] for bytes_, tiles in tensor_memory.TILES.items()}
+form = IN_GLUON[driver().properties(0).design]
+form.MIN_WAVES = 0
+form.multiprocessors = lambda device: 1
+form.TILES = {bytes_: tiles[case["tile"]:][:1] for bytes_, tiles in form.TILES.items()}
 names = []
 driver().observe_launches(lambda name, grid, stream, launch: (names.append(name), launch()))
 rng = np.random.default_rng(3)
@@ -376,6 +377,15 @@ print(json.dumps(names))
 def test_eight_bits_and_tf32_executed_beside_the_host(case: dict[str, Any]) -> None:
     names = run(SCALING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="100")
     assert "matmul_tensor_memory" in names
+
+
+@needs_gluon
+@pytest.mark.parametrize(("shape", "tile"), [((264, 272, 72), 0), ((136, 392, 40), 1)])
+def test_tf32_executed_beside_the_host(shape: tuple[int, int, int], tile: int) -> None:
+    """Check that the sm_90 kernel multiplies 32-bit elements as TF32, and stores all columns."""
+    case = {"dtypes": ("float32", "float32"), "shape": shape, "tile": tile, "how": "tf32", "out": "float32"}
+    names = run(SCALING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
+    assert names == ["matmul_warp_specialized"]
 
 
 COMPILING = """
