@@ -18,6 +18,7 @@ from ...runtime.errors import MissingDerivativeError
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
+from ...runtime.scalar_type import bool_
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.version_cell import may_have_views
 from ..core.bound_arguments import tensors_in
@@ -196,9 +197,12 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
     The input gradients are linear in the result gradients. Differentiating this linear function gives the Jacobian
     again.
     """
+    from ..generated.functions import where
+
     outer = is_grad_enabled()
     sources: list[Any] = []
     directions: list[Any] = []
+    room = _of_every_example([*tensors_in(args), *tensors_in(tangents)])
 
     def source(value: Any, tangent: Any) -> Any:
         if value.__class__ is list or value.__class__ is tuple:
@@ -206,7 +210,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
             return [source(v, t) for v, t in zip(value, element_tangents, strict=True)]
         if tangent is None:
             return value
-        made = value.alias()
+        made = value.alias() if room is None else where(room, value, value)
         unmark(made)
         if not made._spec.requires_grad:
             made._set_requires_grad()
@@ -239,6 +243,19 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
         set_grad_enabled(outer)
     by_end = iter(end_tangents)
     return [next(by_end) if r._spec.requires_grad else None for r in results]
+
+
+def _of_every_example(tensors: Sequence[Any]) -> Any:
+    """Return True for each example of all the levels of `vmap` that map a tensor; None if no level does.
+
+    A graph of a tensor that an outer level shares among its examples would also be that level's.
+    """
+    room: Any = None
+    for tensor in tensors:
+        if tensor._spec.keys & BATCHED_BIT:
+            ones = tensor.new_ones((), dtype=bool_)
+            room = ones if room is None else room & ones
+    return room
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:

@@ -107,6 +107,12 @@ def _of_innermost_vmap(tensor: Any) -> Any:
     return expanded
 
 
+def _primal_of(tensor: Any) -> Any:
+    """Return a primal as the innermost `vmap` sees it: a tensor without derivatives is shared by all examples."""
+    has_derivatives = tensor._spec.requires_grad or tangents_of(tensor)
+    return _of_innermost_vmap(tensor) if has_derivatives else tensor
+
+
 def lowered(tensor: Any) -> Any:
     """Return the tensor outside of the graph: over the same bytes, tangents and batch dimensions kept."""
     if not isinstance(tensor, TensorImpl) or not tensor._spec.requires_grad:
@@ -491,7 +497,7 @@ def jvp(
                     f"jvp(f, primals, tangents): Expected {noun} to only contain Tensors, got {type(each)}"
                 )
     with entered_grad(), _set_fwd_grad_enabled(True), dual_level() as level:
-        duals = [make_dual(p, t, level=level) for p, t in zip(points, directions, strict=True)]
+        duals = [make_dual(_primal_of(p), t, level=level) for p, t in zip(points, directions, strict=True)]
         result = func(*tree_unflatten(duals, spec))
         output, aux = _split_aux(result, has_aux, "jvp(f, primals, tangents)")
         outputs, out_spec = _outputs_of(output, "jvp(f, primals, tangents)")
