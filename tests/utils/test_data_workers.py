@@ -24,6 +24,7 @@ from triten.utils.data import (
     worker_batches,
 )
 from triten.utils.data.transport import SMALL, receive, send
+from triten.utils.data.worker import WorkerInfo
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="needs processes that are forked"
@@ -200,6 +201,14 @@ def test_each_worker_has_seeds_of_its_own_that_the_programs_seed_decides():
     assert [row[0] for row in first] == [0, 1]
     assert all(a != b for a, b in zip(first[0][1:], first[1][1:], strict=True))
     assert get_worker_info() is None
+
+
+@pytest.mark.parametrize("name", ["id", "other"])
+def test_the_information_of_a_worker_is_read_only(name):
+    info = WorkerInfo(1, 2, seed=3, dataset=[4])
+    with pytest.raises(RuntimeError, match="Cannot assign attributes to WorkerInfo objects"):
+        setattr(info, name, 5)
+    assert repr(info) == "WorkerInfo(id=1, num_workers=2, seed=3, dataset=[4])"
 
 
 def test_a_worker_is_prepared_and_has_one_thread():

@@ -27,7 +27,7 @@ GRACE = 5.0
 """Seconds that a worker which nobody listens to any more has for what it is doing."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class WorkerInfo:
     """Information of a worker about itself (`torch.utils.data.get_worker_info`).
 
@@ -36,12 +36,20 @@ class WorkerInfo:
         num_workers: The number of workers.
         seed: The seed of triten's and Python's generators in this worker.
         dataset: The worker's copy of the data set.
+
+    Raises:
+        RuntimeError: An attribute is assigned.
     """
 
     id: int
     num_workers: int
     seed: int
     dataset: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "dataset" in vars(self):  # the last field: the object is complete
+            raise RuntimeError("Cannot assign attributes to WorkerInfo objects")
+        super().__setattr__(name, value)
 
 
 _info: WorkerInfo | None = None
