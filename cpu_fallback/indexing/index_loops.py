@@ -51,7 +51,7 @@ class IndexGeometry(NamedTuple):
 
     @property
     def moves(self) -> tuple[bool, bool]:
-        """Whether the index and the small array move along the innermost loop."""
+        """For the index and the small array: True if it moves along the innermost loop."""
         d = 1 if self.is_flat else 2
         return bool(self.index[d]), bool(self.small[d])
 
