@@ -165,6 +165,8 @@ def plan_row(problem: Problem, is_rule: bool) -> Callable[..., None] | None:
     properties = driver().properties(problem.device.resolved_index)
     if not multiplied_by_tensor_cores(problem) or problem.k == 0 or properties.design < FIRST_DESIGN:
         return None
+    if problem.precision == "tf32":
+        return None  # Matrix-vector multiplications do not round their operands.
     left, right = describe(problem.left), describe(problem.right)
     if left is None or right is None or max(problem.shape) > INT32_MAX:
         return None

@@ -17,7 +17,7 @@ from ..reduction.stream_counters import counters_of
 from ..tuning.choice import configuration
 from .problem import DIVISOR, CannotFuse, Problem, multiprocessors
 from .product import stride_arguments
-from .stream_k_kernels import EIGHT_BITS, FEW_ROWS, MANY_ROWS, OTHER_KERNEL, matmul_stream_k
+from .stream_k_kernels import EIGHT_BITS, FEW_ROWS, MANY_ROWS, OTHER_KERNEL, TF32, matmul_stream_k
 from .tile_cost import EPILOGUE_COST, LOAD_COST, resident
 from .warp_specialized_stream_k import FEW_ROWS as SPECIALIZED_FEW_ROWS
 from .warp_specialized_stream_k import matmul_stream_k_specialized
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 64
 """Rows of the result up to which Stream-K is the rule: one row of tiles, bound by the right operand's bytes."""
+TILES = {1: EIGHT_BITS, 2: FEW_ROWS, 4: TF32}
+"""Tiles by the bytes of an operand's element."""
 MIN_STEPS = 8
 """Minimum K steps of a program: with fewer its ring of stages is never full, and the parts' sums cost more."""
 MIN_WEIGHT_STEPS = 4
@@ -137,15 +139,15 @@ def division_of(
         is_rule: True if Stream-K serves the matmul unless the tuner has measured otherwise. Default: True for up to
             `MAX_ROWS` rows.
     """
-    if problem.precision == "tf32":
-        return None
+    if problem.precision == "tf32" and (problem.left.strides[2] != 1 or problem.right.strides[1] != 1):
+        return None  # sm_90's tensor cores take 32-bit elements along K only.
     if interpreted():
         division = divide(problem, for_interpreter, 1)
         if problem.m > MAX_ROWS or division.steps < MIN_STEPS:
             return None
         return divide(problem, for_interpreter, 2 * division.tiles + 1)
     slots = multiprocessors(problem.device)
-    kernel, tiles = matmul_stream_k, FEW_ROWS if problem.left.dtype.itemsize == 2 else EIGHT_BITS
+    kernel, tiles = matmul_stream_k, TILES[problem.left.dtype.itemsize]
     if is_specialized(problem):
         kernel, tiles = matmul_stream_k_specialized, SPECIALIZED_FEW_ROWS
     design = driver().properties(problem.device.resolved_index).design
@@ -168,7 +170,7 @@ def fused_configuration(tile: Configuration) -> Configuration:
 
     Raise CannotFuse if there is none.
     """
-    for each in (*FEW_ROWS, *MANY_ROWS, *EIGHT_BITS):
+    for each in (*FEW_ROWS, *MANY_ROWS, *EIGHT_BITS, *TF32):
         if each.tile == tile.tile:
             return each
     raise CannotFuse("the epilogue has no registers beside its tile")

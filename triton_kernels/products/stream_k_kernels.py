@@ -119,6 +119,10 @@ EIGHT_BITS = (
     Configuration((64, 128, 128), 4, 8, {90: 1, 100: 1}),
     Configuration((64, 64, 128), 4, 8, {90: 1, 100: 1}),
 )
+TF32 = (
+    Configuration((64, 128, 32), 4, 8, {90: 1, 100: 1}),
+    Configuration((64, 64, 32), 4, 8, {90: 1, 100: 1}),
+)
 
 OTHER_KERNEL = Configuration((0, 0, 0), 1, 1, {90: 1, 100: 1})
 """The candidate that leaves a matmul to another kernel: a persistent one, or a matrix-vector multiplication."""
@@ -131,9 +135,10 @@ declare(
     dtypes={
         ("bf16", "fp16"): (*FEW_ROWS, *MANY_ROWS, OTHER_KERNEL),
         ("fp8e4nv", "fp8e5"): (*EIGHT_BITS, OTHER_KERNEL),
+        ("fp32",): (*TF32, OTHER_KERNEL),
     },
     operations="2 m n k",
     traffic="(m k + k n + m n) itemsize, and 8 bytes for each sum of a tile's part that another program adds",
     loads=("a", "b"),
-    tensor_cores=("bf16", "fp16", "fp8e4nv", "fp8e5"),
+    tensor_cores=("bf16", "fp16", "fp8e4nv", "fp8e5", "fp32"),
 )

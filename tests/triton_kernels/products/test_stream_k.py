@@ -117,6 +117,19 @@ def test_8_bit_floats_and_their_scales(rng, kernels):
     assert kernels == ["matmul_stream_k"]
 
 
+def test_tf32_of_operands_that_adjoin_along_k(rng, kernels, monkeypatch):
+    monkeypatch.setattr(tt.backends.cuda.matmul, "allow_tf32", True)
+    x, y = (rng.standard_normal(sizes).astype(np.float32) for sizes in ((6, 1096), (40, 1096)))
+    a, b = (tt.from_numpy(each).to("cuda") for each in (x, y))
+    got = tt.mm(a, b.t()).cpu().double().numpy()
+    magnitude = np.abs(x).astype(np.float64) @ np.abs(y.T)
+    assert (np.abs(got - x.astype(np.float64) @ y.T) <= 2.0**-9 * magnitude).all()
+    assert kernels == ["matmul_stream_k"]
+    kernels.clear()
+    tt.mm(a, b.t().contiguous())
+    assert "matmul_stream_k" not in kernels
+
+
 ORDERS = {
     "forwards": lambda count: np.arange(count),
     "backwards": lambda count: np.arange(count)[::-1],
@@ -216,6 +229,9 @@ for name, right in (("a row", square), ("a row by columns", square.t()), ("a row
     cuda._driver.launched.clear()
     tt.mm(row, right)
     found[name] = [noted["kernel"].__name__ for noted in cuda._driver.launched]
+tt.backends.cuda.matmul.allow_tf32 = True
+found["tf32"], found["tf32 of a row"] = (launched(m, 4096, 4096, "float32") for m in (16, 1))
+tt.backends.cuda.matmul.allow_tf32 = False
 questions = []
 with choice.listening(lambda question, default: questions.append((question, default))):
     choice.make_plans_anew()
@@ -261,6 +277,8 @@ def test_plans_on_sm_90(has_gluon):
     assert found["8x4096x14336"] == [[kernel, 131]]
     assert found["4x128256x4096"] == [[kernel, 132]]
     assert found["a row"] == [kernel]
+    assert found["tf32"] == [["matmul_stream_k", 128]]
+    assert "matmul_stream_k" not in [name for name, _ in found["tf32 of a row"]], "vectors are not rounded"
     assert found["a row by columns"] == found["a row, many columns"] == ["matvec"]
     for size in ("16x512x4096", "16x4096x512", "513x5120x5120", "left to others"):
         assert found[size][0][0] == "matmul_persistent"
@@ -305,10 +323,16 @@ stream_k.multiprocessors, stream_k.MIN_STEPS = lambda device: 3, 1
 held(lambda a, b, row: tt.addmm(row, a, b, alpha=2), drawn(5, 520), drawn(200, 520).t(), drawn(200))
 # Two groups of warps with 64 rows each, whole tiles and parts of tiles; transposed operands.
 stream_k.MAX_ROWS = 1024
-for module in (stream_k, stream_k_kernels):
-    module.FEW_ROWS = stream_k_kernels.MANY_ROWS
+stream_k.TILES = stream_k.TILES | {2: stream_k_kernels.MANY_ROWS}
 stream_k.SPECIALIZED_FEW_ROWS = warp_specialized_stream_k.MANY_ROWS
 held(lambda a, b, row: tt.relu(a @ b), drawn(200, 136).t(), drawn(200, 200), drawn(200))
+# TF32, of numbers that it represents.
+tt.backends.cuda.matmul.allow_tf32 = True
+a, b = ((rng.standard_normal(sizes).astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        for sizes in ((5, 520), (200, 520)))
+got = tt.mm(tt.from_numpy(a).cuda(), tt.from_numpy(b).cuda().t()).cpu().double().numpy()
+error = np.abs(got - a.astype(np.float64) @ b.T)
+assert (error <= 2.0**-20 * (np.abs(a).astype(np.float64) @ np.abs(b.T))).all(), error.max()
 memory = counters_of(driver(), tt.device("cuda", 0)).current(8)
 found = np.empty(16, np.int32)
 driver().copy_device_to_host(found, memory.address, 0)
@@ -321,7 +345,7 @@ def test_warp_specialized_sums_have_the_bits_of_tritons():
     """Execute the sm_90 code of both kernels in the emulator, with its races, copies and barriers."""
     launched, counters = run(EMULATED, TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     names = [name for name, _ in launched if name.startswith("matmul")]
-    assert names == ["matmul_stream_k_specialized", "matmul_stream_k"] * 2
+    assert names == ["matmul_stream_k_specialized", "matmul_stream_k"] * 2 + ["matmul_stream_k"]
     assert {grid for name, grid in launched if name.startswith("matmul")} == {3}
     assert not any(counters)
 
