@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -13,6 +13,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
 from ..widen import compute_np
+from .compiled_sampling import Modes, sample_by_loop
 from .line_maps import keys
 from .small_grid_sampler import linear_sampler
 
@@ -47,10 +48,11 @@ def reflected(x: Array, n: int, align_corners: bool) -> tuple[Array, Array]:
     return np.where(even, extra + least, span - extra + least), np.where(even, sign, -sign)
 
 
-def clipped(x: Array, n: int) -> tuple[Array, Array]:
+def clipped(x: Array, n: int | Array) -> tuple[Array, Array]:
     """Return places in [0, n - 1], a NaN at 0, and whether they move."""
     moving = (x > 0) & (x < n - 1)
-    return np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(n - 1)), moving.astype(x.dtype)
+    last = np.asarray(n - 1, x.dtype)
+    return np.fmin(np.fmax(x, x.dtype.type(0)), last), moving.astype(x.dtype)
 
 
 def placed(x: Array, n: int, mode: int, align_corners: bool) -> tuple[Array, Array]:
@@ -142,7 +144,7 @@ def joined(taps: Sequence[Taps], size: Sequence[int]) -> tuple[Array, Array]:
     return np.stack(index, -1), np.stack(weight, -1)
 
 
-def _modes(call: StructuredCall) -> tuple[int, int, bool]:
+def _modes(call: StructuredCall) -> Modes:
     return call.args["interpolation_mode"], call.args["padding_mode"], call.args["align_corners"]
 
 
@@ -179,9 +181,17 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
             chosen(
                 "all places at once", "{} elements and {} results are few", spec.numel, call.outputs[0].numel
             )
-            return PlannedKernel(small, quiet=True)
+            return _sampling(call, modes, small)
     chosen("sample by sample", "results are many, or the mode is not bilinear with zeros")
-    return PlannedKernel(quietly(into))
+    return _sampling(call, modes, into)
+
+
+def _sampling(
+    call: StructuredCall, modes: Modes, eager: Callable[[Array, Array, Array], None]
+) -> PlannedKernel:
+    """Return the kernel that samples by a loop as soon as there is one, and by NumPy's passes until then."""
+    by_loop = sample_by_loop(call, modes, quietly(eager))
+    return PlannedKernel(eager, quiet=True) if by_loop is None else PlannedKernel(by_loop)
 
 
 def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
@@ -200,41 +210,6 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(quietly(into))
 
 
-def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
-    """Compute the gradient of each coordinate: elements weighted by the derivatives of their weights."""
-    spec = call.args["input"]
-    check_floating(call, spec)
-    modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]
-
-    def into(out: Array, grad: Array, image: Array, grid: Array) -> None:
-        if out.size == 0:
-            return
-        n, c = image.shape[:2]
-        rank = len(size)
-        taps = taps_along(grid.astype(np_dtype, copy=False), size, *modes)
-        wide = grad.reshape(n, c, -1).astype(np_dtype, copy=False)
-        plane = image.reshape(n, c, -1)
-        made = np.zeros((n, wide.shape[2], rank), np_dtype)
-        for choice in itertools.product(*(range(tap.index.shape[-1]) for tap in taps)):
-            flat: Any = 0
-            exists: Any = True
-            for tap, k, m in zip(taps, choice, size, strict=True):
-                flat = flat * m + tap.index[..., k]
-                exists = exists & (tap.index[..., k] >= 0)
-            indices, is_inside = np.where(exists, flat, 0).reshape(n, 1, -1), exists.reshape(n, 1, -1)
-            elements = np.take_along_axis(plane, indices, 2).astype(np_dtype, copy=False)
-            share = np.where(is_inside, elements * wide, np_dtype.type(0)).sum(1)
-            for d in range(rank):
-                factor: Any = 1
-                for other, (tap, k) in enumerate(zip(taps, choice, strict=True)):
-                    factor = factor * (tap.slope if other == d else tap.weight)[..., k]
-                made[..., rank - 1 - d] += share * factor.reshape(n, -1)
-        np.copyto(out, made.reshape(out.shape), casting="unsafe")
-
-    return PlannedKernel(quietly(into))
-
-
 for _rank in (2, 3):
     register_stub(f"grid_sampler_{_rank}d_stub", "cpu", grid_sampler)
 register_stub("_grid_sampler_taps_stub", "cpu", grid_sampler_taps)
-register_stub("_grid_sampler_grid_backward_stub", "cpu", grid_sampler_grid_backward)

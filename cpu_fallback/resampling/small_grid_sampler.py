@@ -1,7 +1,8 @@
 """Bilinear and trilinear sampling of small images with zero padding: few positions by one gather, more by tap.
 
 The image gets a border of zeros, two elements wide, and every position outside moves into it. Positions
-outside need no mask, and their taps never read an infinity at the edge.
+outside need no mask, and their taps never read an infinity at the edge. Images add their taps in order, as the compiled
+loop does (`sampling_loop.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Array = np.ndarray[Any, Any]
 SMALL = 1 << 17
 """Elements of the padded images, and of what the taps take from them, up to which this is the quicker way."""
 FEW = 128
-"""Positions whose taps are weighted by small matmuls, each of which costs as much as some ten elements."""
+"""Positions whose taps are gathered at once. Small matmuls weight those of volumes; each costs as much as some ten
+elements.
+"""
 BORDER = 2
 
 
@@ -38,7 +41,7 @@ def linear_sampler(
     real = np_dtype.type
     # The grid has the innermost dimension first.
     sizes = np.array(size[::-1], np_dtype)
-    one, half = real(1), real(0.5)
+    zero, one, half = real(0), real(1), real(0.5)
     last, low, high = sizes - 1, real(-BORDER), sizes
     pitch = np.array(contiguous_strides(padded)[::-1])
     corner = int(pitch.sum()) * BORDER
@@ -49,7 +52,7 @@ def linear_sampler(
     offsets = np.array(steps)
     inside = (slice(None), *[slice(BORDER, BORDER + m) for m in size])
     rows_shape, wide_shape = (n, *padded, c), (n * area, c)
-    grid_shape, weight_shape = (n, count, rank), (n, count, 1, 1 << rank)
+    grid_shape, weight_shape, tap_shape = (n, count, rank), (n, count, 1, 1 << rank), (n, count, 1 << rank, 1)
     moved = (0, *range(2, rank + 2), 1)
 
     def by_taps(out: Array, array: Array, index: Array, weight: Array) -> None:
@@ -92,7 +95,13 @@ def linear_sampler(
         rows = np.zeros(rows_shape, np_dtype)
         rows[inside] = array.transpose(moved)
         elements = rows.reshape(wide_shape).take(index[..., None] + offsets, 0)
-        made = np.matmul(weight.reshape(weight_shape), elements)
-        out[...] = made.reshape(n, count, c).swapaxes(1, 2).reshape(out.shape)
+        if rank == 2:
+            np.multiply(elements, weight.reshape(tap_shape), elements)
+            made = np.add(elements[:, :, 0], zero)
+            for tap in range(1, len(steps)):
+                np.add(made, elements[:, :, tap], made)
+        else:
+            made = np.matmul(weight.reshape(weight_shape), elements).reshape(n, count, c)
+        out[...] = made.swapaxes(1, 2).reshape(out.shape)
 
     return into

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import float32
 from ..generated import functions as ops
+from ..plans.host_kernel import host_kernel
 from ..structured.meta.grid_sampler import check_grid_gradient, check_grid_sampler
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def grid_sampler(
     return sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
+@host_kernel("grid_sampler_backward", "_grid_sampler_taps", "index_add", "_grid_sampler_grid_backward")
 def grid_sampler_backward(
     grad_output: Tensor,
     input: Tensor,

@@ -153,16 +153,25 @@ def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callab
 
 
 @functools.cache
-def into_maker(slots: Slots, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
+def into_maker(
+    slots: Slots, count: int, quiet: bool, gathered: bool, left_out: tuple[int, ...] = ()
+) -> Callable[..., Plan]:
     """Return a function from a kernel that writes to its outputs, their specs and allocators, to a plan.
 
-    `gathered` is True if a function builds the result from the outputs; otherwise several outputs form a tuple.
+    Args:
+        slots: Slots of the runtime arguments.
+        count: Number of outputs.
+        quiet: If True, ignore floating-point errors.
+        gathered: True if a function builds the result from the outputs; otherwise several outputs form a tuple.
+        left_out: Outputs that are None, for the kernel and in the result. Default: none.
     """
     numbers = range(count)
-    lines = [f"out{i} = blank_tensor()" for i in numbers]
-    lines += [f"out{i}._data = data{i} = allocate{i}()" for i in numbers]
+    written = [i for i in numbers if i not in left_out]
+    lines = [f"data{i} = out{i} = None" for i in left_out]
+    lines += [f"out{i} = blank_tensor()" for i in written]
+    lines += [f"out{i}._data = data{i} = allocate{i}()" for i in written]
     lines += _computing(quiet, "", [f"data{i}" for i in numbers] + _argument_expressions(slots))
-    for i in numbers:
+    for i in written:
         lines += _wrapping(f"out{i}", f"spec{i}")
     outs = "".join([f"out{i}, " for i in numbers])
     result = f"gather(({outs}))" if gathered else "out0" if count == 1 else f"({outs})"

@@ -152,10 +152,13 @@ def _plan_of(
     """
     outputs, compute, into, quiet, declines = kernel
     allocators = None
-    if compute is None or allocator.host_is_custom or any(s.nbytes >= ALIGN_FROM for s in outputs):
+    left_out = tuple([i for i, spec in enumerate(outputs) if spec is None])
+    written = [spec for spec in outputs if spec is not None]
+    if compute is None or allocator.host_is_custom or any(s.nbytes >= ALIGN_FROM for s in written):
         if into is None:
             return None
-        compute, allocators = into, [allocator_of(spec) for spec in outputs]
+        compute = into
+        allocators = [None if spec is None else allocator_of(spec) for spec in outputs]
     alone = getattr(compute, "alone", None)
     if alone is not None:
         compute, quiet = alone, True
@@ -166,7 +169,8 @@ def _plan_of(
             compute, outputs, allocators, gather, composed
         )
     if fills:
-        return into_maker(slots, count, quiet, gathered)(compute, outputs, allocators, gather)
+        make = into_maker(slots, count, quiet, gathered, left_out)
+        return make(compute, outputs, allocators, gather)
     return fresh_maker(slots, quiet)(compute, outputs[0])
 
 

@@ -120,14 +120,15 @@ class PlannedKernel(NamedTuple):
 class HostKernel(NamedTuple):
     """A composite's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
 
-    `outputs` are the specs of its results, which have no meta function. `fresh(*arguments)` returns a new array for
+    `outputs` are the specs of its results, which have no meta function. They are None for gradients that an output mask
+    leaves out, and `into` then receives None. `fresh(*arguments)` returns a new array for
     each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without `into`,
     the composite computes larger ones. `into(*arrays, *arguments)` writes to outputs of any size. With `quiet`, the
     plan ignores floating-point errors. If the kernel `declines`, `fresh` returns None, and `into` False, for values
     that the composite handles.
     """
 
-    outputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec | None, ...]
     fresh: Callable[..., Any] | None
     into: Callable[..., Any] | None = None
     quiet: bool = True
