@@ -19,7 +19,7 @@ from .line_products import LONGEST_PRODUCT, line_product, products_of_halves
 from .line_reductions import RUN, line_sums
 from .reduction_source import extremum, line_sum, run_sum
 
-TEXTS = {
+TEXTS: dict[str, Callable[[], str]] = {
     "run_sum": lambda: run_sum(),
     "line_sum": lambda: run_sum() + line_sum("line_sum"),
     "streamed_sum": lambda: run_sum() + line_sum("streamed_sum"),

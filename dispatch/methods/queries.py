@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import not_a_tensor
 from ...runtime.layout import sparse_coo, sparse_csr
@@ -163,9 +163,10 @@ class QueryMethods(_Base):
             other = only_name("is_same_size", other, x2, "x2")
         if not isinstance(other, TensorImpl):
             raise not_a_tensor(other, "is_same_size", "other")
-        if other.is_nested:
+        tensor: Any = other
+        if tensor.is_nested:
             raise RuntimeError("Expected both self and other to be nested tensors.")
-        return bool(self._spec.sizes == other._spec.sizes)
+        return bool(self._spec.sizes == tensor._spec.sizes)
 
     def dim_order(self) -> tuple[int, ...]:
         """Return the dimensions from the outermost in memory to the innermost (`torch.Tensor.dim_order`).
