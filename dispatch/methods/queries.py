@@ -163,7 +163,7 @@ class QueryMethods(_Base):
             other = only_name("is_same_size", other, x2, "x2")
         if not isinstance(other, TensorImpl):
             raise not_a_tensor(other, "is_same_size", "other")
-        if other.is_nested:
+        if other.is_nested:  # type: ignore[attr-defined]  # a Tensor
             raise RuntimeError("Expected both self and other to be nested tensors.")
         return bool(self._spec.sizes == other._spec.sizes)
 
