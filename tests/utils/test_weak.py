@@ -72,3 +72,24 @@ def test_a_weak_tensor():
     assert found() is None
     with pytest.raises(AssertionError, match="expected a Tensor"):
         TensorWeakRef(3)
+
+
+def test_an_update_that_fails_changes_nothing():
+    x, y = tt.ones(1), tt.ones(1)
+
+    class Failing:
+        def keys(self):
+            return iter([x, y])
+
+        def __getitem__(self, key):
+            if key is y:
+                raise LookupError("no value")
+            return 1
+
+    entries = WeakTensorKeyDictionary()
+    with pytest.raises(LookupError, match="no value"):
+        entries.update(Failing())
+    assert len(entries) == 0
+    entries.update({x: 1})
+    entries.update([(x, 2), (y, 3)])
+    assert entries[x] == 2 and entries[y] == 3

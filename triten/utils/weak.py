@@ -111,6 +111,12 @@ class WeakIdKeyDictionary(MutableMapping[Key, Value]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x}>"
 
+    def update(self, other: Any = (), /, **named: Value) -> None:
+        """Set the entries of a mapping or of pairs. All are read before the first is set."""
+        pairs = [(key, other[key]) for key in other.keys()] if hasattr(other, "keys") else list(other)  # noqa: SIM118
+        for key, value in [*pairs, *named.items()]:
+            self[key] = value
+
     def keyrefs(self) -> list[Any]:
         """Return the weak references to the keys."""
         return list(self.data)
