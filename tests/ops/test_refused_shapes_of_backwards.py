@@ -14,6 +14,18 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "interpolation_mode must be .* got -1",
     ),
+    "grid_sampler_2d_backward of the grid alone": (
+        lambda: aten.grid_sampler_2d_backward(
+            tt.ones(1, 1, 2, 2), tt.ones(1, 1, 2, 2), tt.ones(1, 2, 2, 2), 3, 0, False, [False, True]
+        ),
+        "interpolation_mode must be .* got 3",
+    ),
+    "grid_sampler_2d_backward of another shape": (
+        lambda: aten.grid_sampler_2d_backward(
+            tt.ones(1, 1, 2, 3), tt.ones(1, 1, 2, 2), tt.ones(1, 2, 2, 2), 0, 0, False, [True, True]
+        ),
+        "grad_output",
+    ),
     "native_dropout_backward": (
         lambda: aten.native_dropout_backward(tt.ones(3), tt.ones(2) > 0, 2.0),
         "mask of shape .2. does not expand",

@@ -68,12 +68,13 @@ def check_grid_sampler(
 def check_grid_gradient(
     grad_output: TensorSpec, input: TensorSpec, grid: TensorSpec, interpolation_mode: int
 ) -> None:
-    """Raise RuntimeError for operands of the backward operator that do not fit each other."""
+    """Raise RuntimeError for an unknown mode, and for operands of the backward operator that do not fit each other."""
     rank = input.ndim - 2
     name = f"grid_sampler_{rank}d_backward()"
     check_ranks(name, "input", input, 4, 5)
     check_ranks(name, "grid", grid, input.ndim)
     check_grid_sampler(input, grid, interpolation_mode, rank)
+    taps_of(interpolation_mode, rank)
     check_same_device(name, input, grad_output)
     check_dtype(name, "grad_output", grad_output, input.dtype)
     check_sizes(name, "grad_output", grad_output, (*input.sizes[:2], *grid.sizes[1:-1]))
