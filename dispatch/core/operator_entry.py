@@ -682,14 +682,13 @@ def _given_detached(args: Sequence[Any], plan: Plan) -> Plan:
     """Wrap `plan` of a composite, so that it gets detached tensors for those of `args` that require grad."""
     if not any(tensor._spec.requires_grad for tensor in tensors_in(args)):
         return plan
-    from ..tensor import blank_tensor
 
     def detached(value: Any) -> Any:
         if isinstance(value, TensorImpl):
             spec = value._spec
             if not spec.requires_grad:
                 return value
-            made = blank_tensor()
+            made: Any = value._blank()
             made._data, made._spec = value._data, spec.twin
             made._version_cell = made._autograd = made._view_base = None
             return made

@@ -107,7 +107,7 @@ def test_a_vector_of_places_is_for_all_lines(
 
 @needs_llvm
 def test_places_from_the_end(asked: list[Key]) -> None:
-    """A loop refuses negative places, which NumPy then computes."""
+    """Check that a loop refuses negative places, which NumPy then computes."""
     x, line = tt.randn(70, 67), tt.tensor([-1, 3, -67] * 30)
     expected = x.clone()
     expected[:, [0, 3, 66]] = 2.0
