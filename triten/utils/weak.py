@@ -113,7 +113,9 @@ class WeakIdKeyDictionary(MutableMapping[Key, Value]):
 
     def update(self, other: Any = (), /, **named: Value) -> None:
         """Set the entries of a mapping or of pairs. All are read before the first is set."""
-        pairs = [(key, other[key]) for key in other.keys()] if hasattr(other, "keys") else list(other)  # noqa: SIM118
+        pairs: list[Any] = (
+            [(key, other[key]) for key in other.keys()] if hasattr(other, "keys") else list(other)  # noqa: SIM118
+        )
         for key, value in [*pairs, *named.items()]:
             self[key] = value
 
