@@ -219,13 +219,16 @@ def test_tf32_is_taken_from_the_next_call_on(drawn, kernels, transposed):
 
 
 def test_tf32_with_an_addend_in_parts_and_through_pointers(drawn, kernels, tf32):
-    (c, z), (a, x), (b, y) = (drawn(*sizes, dtype=tt.float32) for sizes in ((16,), (8, 1100), (16, 1100)))
-    got = tt.addmm(c, a, b.t()).cpu().to(tt.float64).numpy()
-    assert (np.abs(got - x @ y.T - z) <= 2.0**-9 * (np.abs(x) @ np.abs(y.T) + np.abs(z))).all()
+    for rows in (8, 72):
+        (c, z), (a, x), (b, y) = (
+            drawn(*sizes, dtype=tt.float32) for sizes in ((16,), (rows, 1100), (16, 1100))
+        )
+        got = tt.addmm(c, a, b.t()).cpu().to(tt.float64).numpy()
+        assert (np.abs(got - x @ y.T - z) <= 2.0**-9 * (np.abs(x) @ np.abs(y.T) + np.abs(z))).all()
     (a, x), (b, y) = drawn(24, 35, dtype=tt.float32), drawn(35, 17, dtype=tt.float32)
     got = tt.mm(a, b).cpu().to(tt.float64).numpy()
     assert (np.abs(got - x @ y) <= 2.0**-9 * (np.abs(x) @ np.abs(y))).all()
-    assert kernels == ["matmul_persistent", "add_parts", "matmul"]
+    assert kernels == ["matmul_stream_k", "matmul_persistent", "add_parts", "matmul"]
 
 
 @pytest.mark.parametrize("transposed", TRANSPOSES, ids=str)
