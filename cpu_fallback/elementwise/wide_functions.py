@@ -11,6 +11,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import numpy as np
 
@@ -352,7 +353,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 }
 """By stub."""
 NUMPY_HAS_VECTORS = sys.platform == "linux" and bool(
-    np._core._multiarray_umath.__cpu_features__.get("AVX512_SKX")  # type: ignore[attr-defined]
+    import_module("numpy._core._multiarray_umath").__cpu_features__.get("AVX512_SKX")
 )
 """True if NumPy's own functions of float32 are vector loops (SVML), which are as quick as these."""
 SERVED = frozenset(["erfc"] if NUMPY_HAS_VECTORS else FUNCTIONS)

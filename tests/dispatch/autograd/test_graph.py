@@ -98,7 +98,7 @@ def test_a_composite_with_a_derivative_is_one_node(name, call):
     y = call(x)
     assert type(y.grad_fn).__name__ == name
     assert y._base is None
-    # What it calls is not recorded: the next node is that of an operand, or the leaf's.
+    # The calls of the composite are not recorded: the next node is that of an operand, or the leaf's.
     leaf = x.grad_fn or graph.get_gradient_edge(x).node
     seen, nodes = set(), [y.grad_fn]
     while nodes:
