@@ -14,6 +14,7 @@ from ..tensor_map import ALIGNMENT, NBYTES, descriptor_type, parameter_format
 from .architecture import check_architecture
 from .assembler import NoAssemblerError, fit_assembler
 from .dependent_launch import check_waits
+from .library_hash import know_library_hash
 from .real_triton import real, real_constants
 
 WARP_SIZE = 32
@@ -123,6 +124,7 @@ def compile_kernel(
         raise NoAssemblerError(f"kernel '{kernel.fn.__name__}': {error}") from None
     if ptx_version is not None:
         chosen["ptx_version"] = ptx_version
+    know_library_hash()
     compiled = triton.compile(
         _source_of(kernel)(kernel, full_signature, constants, attributes),
         target=GPUTarget("cuda", capability, WARP_SIZE),

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from .cubin_store import find_or_compile
 from .kernel_key import KernelRequest
 from .lazy_kernel import LazyKernel
+from .library_hash import know_library_hash
 
 MAX_TEXT = 2000
 """Characters of an error that a process reports."""
@@ -80,12 +81,10 @@ def _source_length(kernel: Any) -> int:
 
 
 def _import_compiler() -> None:
-    """Import Triton and compute the hash of its library, once for all processes."""
+    """Import Triton and compute the hash of its files, once for all processes."""
     from triton import compiler  # noqa: F401
-    from triton.runtime import cache
 
-    with contextlib.suppress(AttributeError):  # elsewhere in other versions, and computed by each process
-        cache.triton_key()
+    know_library_hash()
 
 
 class _Worker:

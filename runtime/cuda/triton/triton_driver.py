@@ -34,6 +34,7 @@ from .assembler import fit_assembler
 from .compile import WARP_SIZE
 from .import_hook import torch_has_cuda
 from .launcher import TritonLauncher
+from .library_hash import know_library_hash
 
 L2_FLUSH = 256 * 2**20
 """Bytes written between timed runs to flush the L2 cache; larger than any L2 cache."""
@@ -125,6 +126,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         """Return the compilation target of the current device."""
         if not self._is_ready:
             _prepare_specialization()
+            know_library_hash()
             self._is_ready = True
         major, minor = self.get_device_capability()
         fit_assembler(major * 10 + minor, self.owner.cuda_version)
