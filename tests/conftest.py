@@ -50,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, metavar="N", help="seed of the run, 0 by default")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: some tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fresh" if config.getoption("seed") else "fixed")
     # `python -m pytest` puts the root first, where the folder `distributed` would hide Dask's package.
