@@ -162,3 +162,53 @@ def test_huge_logits_of_a_continuous_bernoulli():
 )
 def test_log_prob_takes_a_number(distribution: tt.distributions.Distribution) -> None:
     assert tt.equal(distribution.log_prob(1), distribution.log_prob(tt.tensor(1.0)))
+
+
+class OfRoot(D.MultivariateNormal):
+    """Distribution that computes the factor itself, as packages for Gaussian processes do."""
+
+    def __init__(self, loc, root):
+        self.loc, self.root = loc, root
+        D.Distribution.__init__(self, loc.shape[:-1], loc.shape[-1:], validate_args=False)
+
+    @property
+    def _unbroadcasted_scale_tril(self):
+        return self.root
+
+
+def test_subclasses_may_supply_the_factor():
+    root = tt.tensor([[2.0, 0.0], [1.0, 3.0]])
+    own, full = OfRoot(tt.zeros(2), root), D.MultivariateNormal(tt.zeros(2), scale_tril=root)
+    x = tt.tensor([[1.0, -2.0], [0.5, 4.0]])
+    for got, expected in (
+        (own.log_prob(x), full.log_prob(x)),
+        (own.entropy(), full.entropy()),
+        (own.variance, full.variance),
+        (own.covariance_matrix, root @ root.mT),
+        (D.kl_divergence(own, full), tt.tensor(0.0)),
+    ):
+        assert tt.allclose(got, expected, atol=1e-6)
+
+
+def test_functions_for_packages_of_distributions():
+    from triten.distributions.lowrank_multivariate_normal import (
+        _batch_capacitance_tril,
+        _batch_lowrank_logdet,
+        _batch_lowrank_mahalanobis,
+    )
+    from triten.distributions.multivariate_normal import (
+        _batch_mahalanobis,
+        _batch_mv,
+        _precision_to_scale_tril,
+    )
+
+    low_rank, diagonal, x = tt.tensor([[1.0], [2.0]]), tt.tensor([0.5, 1.5]), tt.tensor([1.0, -1.0])
+    full = low_rank @ low_rank.mT + diagonal.diag()
+    factor = _batch_capacitance_tril(low_rank, diagonal)
+    assert tt.allclose(_batch_lowrank_logdet(low_rank, diagonal, factor), tt.logdet(full))
+    distance = x @ tt.linalg.solve(full, x)
+    assert tt.allclose(_batch_lowrank_mahalanobis(low_rank, diagonal, x, factor), distance)
+    assert tt.allclose(_batch_mahalanobis(tt.linalg.cholesky(full), x), distance)
+    assert tt.allclose(_batch_mv(full, x), full @ x)
+    root = _precision_to_scale_tril(full)
+    assert tt.allclose(root @ root.mT, tt.linalg.inv(full)) and tt.equal(root, root.tril())

@@ -111,6 +111,13 @@ def test_the_functions_own_code_is_back_after_a_trace() -> None:
 # Values
 
 
+def test_operands_of_einsum_are_arguments_one_by_one() -> None:
+    traced = fx.symbolic_trace(lambda x, y: tt.einsum("ab,bc->ac", [x, y]))
+    x, y, node, _ = traced.graph.nodes
+    assert node.args == ("ab,bc->ac", x, y)
+    assert traced(tt.ones(2, 3), tt.ones(3, 1)).tolist() == [[3.0], [3.0]]
+
+
 def test_unpacking_takes_elements() -> None:
     def program(x):
         (a, b), c = x

@@ -321,6 +321,7 @@ def test_a_stream_warns_of_its_length_once_the_program_asked_for_it():
 
     loader = DataLoader(Stream(), batch_size=None)
     assert loader._auto_collation is False and DataLoader(Stream())._auto_collation is True
+    assert loader._index_sampler is loader.sampler
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(loader) == [0, 1, 2, 3, 4]

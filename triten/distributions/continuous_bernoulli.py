@@ -67,27 +67,33 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         """The parameter p, between the smallest and the largest number that formulas can divide by."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
-    def _is_far(self) -> Tensor:
+    def _outside_unstable_region(self) -> Tensor:
         """Return where p is outside the limits."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
-    def _far_probs(self) -> Tensor:
+    def _cut_probs(self) -> Tensor:
         """Return p where it is far from 1/2, elsewhere the lower limit."""
-        return _ops.where(self._is_far(), self.probs, self._lims[0] * _ops.ones_like(self.probs))
+        return _ops.where(
+            self._outside_unstable_region(), self.probs, self._lims[0] * _ops.ones_like(self.probs)
+        )
 
-    def _log_norm(self) -> Tensor:
+    def _cont_bern_log_norm(self) -> Tensor:
         """Compute log C(p) = log(2 artanh(1 - 2 p) / (1 - 2 p))."""
-        p = self._far_probs()
+        p = self._cut_probs()
         exact = ((-p).log1p() - p.log()).abs().log() - (1.0 - 2.0 * p).abs().log()
         x = (self.probs - 0.5).square()
-        return _ops.where(self._is_far(), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
+        return _ops.where(
+            self._outside_unstable_region(), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x
+        )
 
     @property
     def mean(self) -> Tensor:
-        p = self._far_probs()
+        p = self._cut_probs()
         exact = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
         x = self.probs - 0.5
-        return _ops.where(self._is_far(), exact, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
+        return _ops.where(
+            self._outside_unstable_region(), exact, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x
+        )
 
     @property
     def stddev(self) -> Tensor:
@@ -95,10 +101,12 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        p = self._far_probs()
+        p = self._cut_probs()
         exact = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / ((-p).log1p() - p.log()).square()
         x = (self.probs - 0.5).square()
-        return _ops.where(self._is_far(), exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
+        return _ops.where(
+            self._outside_unstable_region(), exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x
+        )
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -108,24 +116,24 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
-        return value * logits - softplus(logits) + self._log_norm()
+        return value * logits - softplus(logits) + self._cont_bern_log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        p = self._far_probs()
+        p = self._cut_probs()
         cdf = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
-        cdf = _ops.where(self._is_far(), cdf, value)
+        cdf = _ops.where(self._outside_unstable_region(), cdf, value)
         return _ops.where(value <= 0.0, 0.0, _ops.where(value >= 1.0, 1.0, cdf))
 
     def icdf(self, value: Tensor) -> Tensor:
-        p = self._far_probs()
+        p = self._cut_probs()
         quantile = ((value * (2.0 * p - 1.0) - p).log1p() - (-p).log1p()) / (p.log() - (-p).log1p())
-        return _ops.where(self._is_far(), quantile, value)
+        return _ops.where(self._outside_unstable_region(), quantile, value)
 
     def entropy(self) -> Tensor:
         p = self.probs
-        return -self._log_norm() - (-p).log1p() + self.mean * ((-p).log1p() - p.log())
+        return -self._cont_bern_log_norm() - (-p).log1p() + self.mean * ((-p).log1p() - p.log())
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from . import constraints
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, ExpTransform
 from .uniform import Uniform
-from .utils import EULER_GAMMA, broadcast_all, is_number
+from .utils import broadcast_all, euler_constant, is_number
 
 __all__ = ["Gumbel"]
 
@@ -68,7 +68,7 @@ class Gumbel(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc + self.scale * EULER_GAMMA
+        return self.loc + self.scale * euler_constant
 
     @property
     def mode(self) -> Tensor:
@@ -83,4 +83,4 @@ class Gumbel(TransformedDistribution):
         return self.stddev.square()
 
     def entropy(self) -> Tensor:
-        return self.scale.log() + (1 + EULER_GAMMA)
+        return self.scale.log() + (1 + euler_constant)

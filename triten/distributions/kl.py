@@ -31,15 +31,15 @@ from .gumbel import Gumbel
 from .half_normal import HalfNormal
 from .independent import Independent
 from .laplace import Laplace
-from .lowrank_multivariate_normal import LowRankMultivariateNormal
-from .multivariate_normal import MultivariateNormal, squared_distance
+from .lowrank_multivariate_normal import LowRankMultivariateNormal, _batch_lowrank_mahalanobis
+from .multivariate_normal import MultivariateNormal, _batch_mahalanobis
 from .normal import Normal
 from .one_hot_categorical import OneHotCategorical
 from .pareto import Pareto
 from .poisson import Poisson
 from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
-from .utils import EULER_GAMMA, LOG_2_PI, _sum_rightmost
+from .utils import LOG_2_PI, _sum_rightmost, euler_constant
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -224,7 +224,7 @@ def _categorical_categorical(p: Categorical, q: Categorical) -> Tensor:
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous_bernoulli_continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    constants = p._log_norm() + (-p.probs).log1p() - q._log_norm() - (-q.probs).log1p()
+    constants = p._cont_bern_log_norm() + (-p.probs).log1p() - q._cont_bern_log_norm() - (-q.probs).log1p()
     return p.mean * (p.logits - q.logits) + constants
 
 
@@ -278,7 +278,7 @@ def _geometric_geometric(p: Geometric, q: Geometric) -> Tensor:
 def _gumbel_gumbel(p: Gumbel, q: Gumbel) -> Tensor:
     ratio, shift = p.scale / q.scale, (p.loc - q.loc) / q.scale
     power = ((1 + ratio).lgamma() - shift).exp()
-    return -ratio.log() + shift + EULER_GAMMA * (ratio - 1) + power - 1
+    return -ratio.log() + shift + euler_constant * (ratio - 1) + power - 1
 
 
 @register_kl(HalfNormal, HalfNormal)
@@ -368,7 +368,7 @@ def _check_events(p: Distribution, q: Distribution) -> None:
 @register_kl(MultivariateNormal, MultivariateNormal)
 def _normals(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     _check_events(p, q)
-    return _to_full(p, q, 2 * p._half_log_det, p._factor)
+    return _to_full(p, q, 2 * p._half_log_det, p._unbroadcasted_scale_tril)
 
 
 def _to_full(p: Any, q: MultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:
@@ -376,11 +376,11 @@ def _to_full(p: Any, q: MultivariateNormal, log_det: Tensor, *factors: Tensor) -
     size = q.event_shape[0]
     trace: Any = 0.0
     for factor in factors:
-        batch = _broadcast(q._factor.shape[:-2], factor.shape[:-2])
+        batch = _broadcast(q._unbroadcasted_scale_tril.shape[:-2], factor.shape[:-2])
         wide = factor.expand((*batch, *factor.shape[-2:]))
-        square = q._factor.expand((*batch, size, size))
+        square = q._unbroadcasted_scale_tril.expand((*batch, size, size))
         trace = trace + _squares(_ops.linalg_solve_triangular(square, wide, upper=False))
-    distance = squared_distance(q._factor, p.loc - q.loc)
+    distance = _batch_mahalanobis(q._unbroadcasted_scale_tril, p.loc - q.loc)
     return _between_normals(p, q, 2 * q._half_log_det - log_det, distance, trace)
 
 
@@ -392,7 +392,7 @@ def _broadcast(*shapes: Any) -> tuple[int, ...]:
 
 def _to_low_rank(p: Any, q: LowRankMultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:
     """Compute `_to_full` by Woodbury's identity: C^-1 = D^-1 - D^-1 W K^-1 W^T D^-1 with K = I + W^T D^-1 W."""
-    diagonal, low_rank, root = q._unexpanded_diag, q._unexpanded_factor, q._capacitance_factor
+    diagonal, low_rank, root = q._unbroadcasted_cov_diag, q._unbroadcasted_cov_factor, q._capacitance_tril
     scaled = low_rank.mT / diagonal.unsqueeze(-2)
     trace: Any = 0.0
     for factor in factors:
@@ -404,15 +404,13 @@ def _to_low_rank(p: Any, q: LowRankMultivariateNormal, log_det: Tensor, *factors
             upper=False,
         )
         trace = trace + _squares(factor / diagonal.sqrt().unsqueeze(-1)) - _squares(solved)
-    centred = p.loc - q.loc
-    shared = (scaled @ centred.unsqueeze(-1)).squeeze(-1)
-    distance = (centred.square() / diagonal).sum(-1) - squared_distance(root, shared)
+    distance = _batch_lowrank_mahalanobis(low_rank, diagonal, p.loc - q.loc, root)
     return _between_normals(p, q, q._log_det - log_det, distance, trace)
 
 
 def _parts(p: LowRankMultivariateNormal) -> tuple[Tensor, Tensor]:
     """Return matrices M whose M M^T sum to the covariances."""
-    return p._unexpanded_factor, p._unexpanded_diag.sqrt().diag_embed()
+    return p._unbroadcasted_cov_factor, p._unbroadcasted_cov_diag.sqrt().diag_embed()
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
@@ -424,7 +422,7 @@ def _low_ranks(p: LowRankMultivariateNormal, q: LowRankMultivariateNormal) -> Te
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _normal_low_rank(p: MultivariateNormal, q: LowRankMultivariateNormal) -> Tensor:
     _check_events(p, q)
-    return _to_low_rank(p, q, 2 * p._half_log_det, p._factor)
+    return _to_low_rank(p, q, 2 * p._half_log_det, p._unbroadcasted_scale_tril)
 
 
 @register_kl(LowRankMultivariateNormal, MultivariateNormal)
@@ -473,7 +471,7 @@ def _of_gumbel(q: Gumbel, mean: Tensor, mean_power: Tensor) -> Tensor:
 
 
 def _of_continuous_bernoulli(q: ContinuousBernoulli, mean: Tensor) -> Tensor:
-    return mean * q.logits + (-q.probs).log1p() + q._log_norm()
+    return mean * q.logits + (-q.probs).log1p() + q._cont_bern_log_norm()
 
 
 def _beta_logs(p: Beta) -> tuple[Tensor, Tensor]:
@@ -541,7 +539,7 @@ def _continuous_bernoulli_uniform(p: ContinuousBernoulli, q: Uniform) -> Tensor:
 
 @_expected(Exponential, Gamma)
 def _exponential_gamma(p: Exponential, q: Gamma) -> Tensor:
-    return _of_gamma(q, p.mean, -EULER_GAMMA - p.rate.log())
+    return _of_gamma(q, p.mean, -euler_constant - p.rate.log())
 
 
 @_expected(Exponential, Gumbel)

@@ -11,7 +11,7 @@ from . import constraints
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform
 from .uniform import Uniform
-from .utils import EULER_GAMMA, broadcast_all, is_number
+from .utils import broadcast_all, euler_constant, is_number
 
 __all__ = ["Kumaraswamy"]
 
@@ -80,5 +80,5 @@ class Kumaraswamy(TransformedDistribution):
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        harmonic = (b + 1).digamma() + EULER_GAMMA
+        harmonic = (b + 1).digamma() + euler_constant
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()

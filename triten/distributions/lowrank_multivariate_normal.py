@@ -9,10 +9,29 @@ from ..dispatch.iterator.broadcast import broadcast_shapes
 from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, Shape
-from .multivariate_normal import squared_distance
+from .multivariate_normal import _batch_mahalanobis, _batch_mv
 from .utils import LOG_2_PI, _standard_normal, lazy_property
 
 __all__ = ["LowRankMultivariateNormal"]
+
+
+def _batch_capacitance_tril(W: Tensor, D: Tensor) -> Tensor:
+    """Compute the lower Cholesky factor of I + W^T diag(D)^-1 W."""
+    rank = W.shape[-1]
+    eye = _ops.eye(rank, dtype=W.dtype, device=W.device)
+    return _ops.linalg_cholesky(W.mT / D.unsqueeze(-2) @ W + eye)
+
+
+def _batch_lowrank_logdet(W: Tensor, D: Tensor, capacitance_tril: Tensor) -> Tensor:
+    """Compute the logarithm of the determinant of W W^T + diag(D)."""
+    capacitance = 2 * capacitance_tril.diagonal(0, -2, -1).log().sum(-1)
+    return capacitance + D.log().sum(-1)
+
+
+def _batch_lowrank_mahalanobis(W: Tensor, D: Tensor, x: Tensor, capacitance_tril: Tensor) -> Tensor:
+    """Compute x^T (W W^T + diag(D))^-1 x by Woodbury's identity."""
+    scaled = x / D
+    return (x * scaled).sum(-1) - _batch_mahalanobis(capacitance_tril, _batch_mv(W.mT, scaled))
 
 
 class LowRankMultivariateNormal(Distribution):
@@ -46,7 +65,7 @@ class LowRankMultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _kept = ("_capacitance_factor", "_unexpanded_diag", "_unexpanded_factor")
+    _kept = ("_capacitance_tril", "_unbroadcasted_cov_diag", "_unbroadcasted_cov_factor")
 
     def __init__(
         self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None
@@ -68,11 +87,8 @@ class LowRankMultivariateNormal(Distribution):
         self.loc = loc.expand((*batch, *events))
         self.cov_factor = cov_factor.expand((*batch, *cov_factor.shape[-2:]))
         self.cov_diag = cov_diag.expand((*batch, *events))
-        self._unexpanded_factor, self._unexpanded_diag = cov_factor, cov_diag
-        scaled = cov_factor.mT / cov_diag.unsqueeze(-2)
-        rank = cov_factor.shape[-1]
-        eye = _ops.eye(rank, dtype=loc.dtype, device=loc.device)
-        self._capacitance_factor = _ops.linalg_cholesky(scaled @ cov_factor + eye)
+        self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
+        self._capacitance_tril = _batch_capacitance_tril(cov_factor, cov_diag)
         super().__init__(batch, events, validate_args=validate_args)
 
     @property
@@ -86,7 +102,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def variance(self) -> Tensor:
         """The diagonal of the covariances."""
-        variance = self._unexpanded_factor.square().sum(-1) + self._unexpanded_diag
+        variance = self._unbroadcasted_cov_factor.square().sum(-1) + self._unbroadcasted_cov_diag
         return variance.expand(self._batch_shape + self._event_shape)
 
     def _of_whole_shape(self, matrix: Tensor) -> Tensor:
@@ -95,23 +111,23 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower factor of the covariances."""
-        root = self._unexpanded_diag.sqrt().unsqueeze(-1)
-        scaled = self._unexpanded_factor / root
+        root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
+        scaled = self._unbroadcasted_cov_factor / root
         eye = _ops.eye(self._event_shape[0], dtype=root.dtype, device=root.device)
         return self._of_whole_shape(root * _ops.linalg_cholesky(scaled @ scaled.mT + eye))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariances."""
-        low_rank = self._unexpanded_factor @ self._unexpanded_factor.mT
-        return self._of_whole_shape(low_rank + self._unexpanded_diag.diag_embed())
+        low_rank = self._unbroadcasted_cov_factor @ self._unbroadcasted_cov_factor.mT
+        return self._of_whole_shape(low_rank + self._unbroadcasted_cov_diag.diag_embed())
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariances."""
-        inverse = self._unexpanded_diag.reciprocal()
-        scaled = self._unexpanded_factor.mT * inverse.unsqueeze(-2)
-        solved = _ops.linalg_solve_triangular(self._capacitance_factor, scaled, upper=False)
+        inverse = self._unbroadcasted_cov_diag.reciprocal()
+        scaled = self._unbroadcasted_cov_factor.mT * inverse.unsqueeze(-2)
+        solved = _ops.linalg_solve_triangular(self._capacitance_tril, scaled, upper=False)
         return self._of_whole_shape(inverse.diag_embed() - solved.mT @ solved)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
@@ -119,21 +135,24 @@ class LowRankMultivariateNormal(Distribution):
         rank = self.cov_factor.shape[-1]
         common = _standard_normal((*shape[:-1], rank), self.loc)
         own = _standard_normal(shape, self.loc)
-        shared = (self._unexpanded_factor @ common.unsqueeze(-1)).squeeze(-1)
-        return self.loc + shared + self._unexpanded_diag.sqrt() * own
+        shared = _batch_mv(self._unbroadcasted_cov_factor, common)
+        return self.loc + shared + self._unbroadcasted_cov_diag.sqrt() * own
 
     @property
     def _log_det(self) -> Tensor:
-        capacitance = 2 * self._capacitance_factor.diagonal(0, -2, -1).log().sum(-1)
-        return capacitance + self._unexpanded_diag.log().sum(-1)
+        return _batch_lowrank_logdet(
+            self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag, self._capacitance_tril
+        )
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        centred = value - self.loc
-        scaled = centred / self._unexpanded_diag
-        shared = (self._unexpanded_factor.mT @ scaled.unsqueeze(-1)).squeeze(-1)
-        distance = (centred * scaled).sum(-1) - squared_distance(self._capacitance_factor, shared)
+        distance = _batch_lowrank_mahalanobis(
+            self._unbroadcasted_cov_factor,
+            self._unbroadcasted_cov_diag,
+            value - self.loc,
+            self._capacitance_tril,
+        )
         return -0.5 * (self._event_shape[0] * LOG_2_PI + self._log_det + distance)
 
     def entropy(self) -> Tensor:

@@ -97,33 +97,36 @@ class MixtureSameFamily(Distribution):
         """The components."""
         return self._component_distribution
 
-    def _over_events(self, weights: Tensor) -> Tensor:
+    def _pad_mixture_dimensions(self, weights: Tensor) -> Tensor:
         """Append event dimensions to the weights of the components."""
         return weights.reshape((*weights.shape, *([1] * self._event_ndims)))
 
     @property
     def mean(self) -> Tensor:
-        probs = self._over_events(self.mixture_distribution.probs)
+        probs = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         return (probs * self.component_distribution.mean).sum(-1 - self._event_ndims)
 
     @property
     def variance(self) -> Tensor:
-        probs, component_dim = self._over_events(self.mixture_distribution.probs), -1 - self._event_ndims
+        probs, component_dim = (
+            self._pad_mixture_dimensions(self.mixture_distribution.probs),
+            -1 - self._event_ndims,
+        )
         within = (probs * self.component_distribution.variance).sum(component_dim)
         centered = self.component_distribution.mean - self.mean.unsqueeze(component_dim)
         return within + (probs * centered.square()).sum(component_dim)
 
-    def _of_components(self, value: Tensor) -> Tensor:
+    def _pad(self, value: Tensor) -> Tensor:
         return value.unsqueeze(value.dim() - self._event_ndims)
 
     def cdf(self, value: Tensor) -> Tensor:
-        levels = self.component_distribution.cdf(self._of_components(value))
+        levels = self.component_distribution.cdf(self._pad(value))
         return (levels * self.mixture_distribution.probs).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        logs = self.component_distribution.log_prob(self._of_components(value))
+        logs = self.component_distribution.log_prob(self._pad(value))
         weights = _ops.log_softmax(self.mixture_distribution.logits, -1)
         return (logs + weights).logsumexp(-1)
 

@@ -14,7 +14,12 @@ from .utils import LOG_2_PI, _standard_normal, lazy_property
 __all__ = ["MultivariateNormal"]
 
 
-def squared_distance(factor: Tensor, x: Tensor) -> Tensor:
+def _batch_mv(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Multiply matrices and vectors, whose batches broadcast."""
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _batch_mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     """Compute x^T (L L^T)^-1 x for triangular factors L and vectors x, whose batches broadcast."""
     size = x.shape[-1]
     batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(x.shape[:-1]))
@@ -28,7 +33,7 @@ def squared_distance(factor: Tensor, x: Tensor) -> Tensor:
     return solved.square().sum((-2, -1))
 
 
-def factor_of_inverse(precision: Tensor) -> Tensor:
+def _precision_to_scale_tril(precision: Tensor) -> Tensor:
     """Return the lower Cholesky factor L with L L^T = P^-1, from the factor of P with rows and columns reversed."""
     reversed_factor = _ops.linalg_cholesky(precision.flip(-2, -1))
     inverse = reversed_factor.flip(-2, -1).mT
@@ -86,7 +91,7 @@ class MultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _kept = ("_factor",)
+    _kept = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self,
@@ -109,11 +114,11 @@ class MultivariateNormal(Distribution):
         self.loc = loc.expand((*batch, loc.shape[-1]))
         super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
         if name == "scale_tril":
-            self._factor = matrix
+            self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
-            self._factor = _ops.linalg_cholesky(matrix)
+            self._unbroadcasted_scale_tril = _ops.linalg_cholesky(matrix)
         else:
-            self._factor = factor_of_inverse(matrix)
+            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
 
     def _of_whole_shape(self, matrix: Tensor) -> Tensor:
         size = self._event_shape[0]
@@ -122,17 +127,17 @@ class MultivariateNormal(Distribution):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower factor of the covariances."""
-        return self._of_whole_shape(self._factor)
+        return self._of_whole_shape(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariances."""
-        return self._of_whole_shape(self._factor @ self._factor.mT)
+        return self._of_whole_shape(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariances."""
-        return self._of_whole_shape(_ops.cholesky_inverse(self._factor))
+        return self._of_whole_shape(_ops.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     @property
     def mean(self) -> Tensor:
@@ -144,23 +149,24 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        variance: Tensor = self._factor.square().sum(-1).expand(self._batch_shape + self._event_shape)
+        variance: Tensor = (
+            self._unbroadcasted_scale_tril.square().sum(-1).expand(self._batch_shape + self._event_shape)
+        )
         return variance
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         noise = _standard_normal(self._extended_shape(sample_shape), self.loc)
-        sample: Tensor = self.loc + (self._factor @ noise.unsqueeze(-1)).squeeze(-1)
-        return sample
+        return self.loc + _batch_mv(self._unbroadcasted_scale_tril, noise)
 
     @property
     def _half_log_det(self) -> Tensor:
-        half_log_det: Tensor = self._factor.diagonal(0, -2, -1).log().sum(-1)
+        half_log_det: Tensor = self._unbroadcasted_scale_tril.diagonal(0, -2, -1).log().sum(-1)
         return half_log_det
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        distance = squared_distance(self._factor, value - self.loc)
+        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         return -0.5 * (self._event_shape[0] * LOG_2_PI + distance) - self._half_log_det
 
     def entropy(self) -> Tensor:

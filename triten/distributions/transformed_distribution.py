@@ -131,7 +131,7 @@ class TransformedDistribution(Distribution):
         )
         return log_prob
 
-    def _turned(self, value: Tensor) -> Tensor:
+    def _monotonize_cdf(self, value: Tensor) -> Tensor:
         """Map a cdf level of the base to one of the result: 1 - level if the transforms are decreasing."""
         sign: Any = 1
         for transform in self.transforms:
@@ -147,11 +147,11 @@ class TransformedDistribution(Distribution):
             value = transform.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
-        return self._turned(self.base_dist.cdf(value))
+        return self._monotonize_cdf(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
         """Compute the quantile, by the base's `icdf` and the transforms."""
-        value = self.base_dist.icdf(self._turned(value))
+        value = self.base_dist.icdf(self._monotonize_cdf(value))
         for transform in self.transforms:
             value = transform(value)
         return value

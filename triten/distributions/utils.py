@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Shape = Sequence[int]
-EULER_GAMMA = 0.57721566490153286060
+euler_constant = 0.57721566490153286060
 LOG_2_PI = math.log(2 * math.pi)
 
 

@@ -57,9 +57,17 @@ class VonMises(Distribution):
         return self.concentration * turned - math.log(2 * math.pi) - scaled
 
     @lazy_property
+    def _loc(self) -> Tensor:
+        return self.loc.to(float64)
+
+    @lazy_property
+    def _concentration(self) -> Tensor:
+        return self.concentration.to(float64)
+
+    @lazy_property
     def _proposal_r(self) -> Tensor:
         """The parameter of the wrapped Cauchy distribution that proposals come from."""
-        kappa = self.concentration.to(float64)
+        kappa = self._concentration
         tau = 1 + (1 + 4 * kappa.square()).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
         r = (1 + rho.square()) / (2 * rho)
@@ -69,7 +77,7 @@ class VonMises(Distribution):
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            kappa = self.concentration.to(float64).expand(shape)
+            kappa = self._concentration.expand(shape)
             r = self._proposal_r.expand(shape)
             angle = _ops.zeros(shape, dtype=float64, device=self.loc.device)
             done = _ops.zeros(shape, dtype=bool_, device=self.loc.device)
@@ -82,7 +90,7 @@ class VonMises(Distribution):
                 proposal = (u[2] - 0.5).sign() * f.clamp(min=-1.0, max=1.0).acos()
                 angle = _ops.where(accepted, proposal, angle)
                 done = done | accepted
-            turned = angle + math.pi + self.loc.to(float64)
+            turned = angle + math.pi + self._loc
             return (turned % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     @property

@@ -10,7 +10,7 @@ from . import constraints
 from .exponential import Exponential
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform
-from .utils import EULER_GAMMA, broadcast_all, is_number
+from .utils import broadcast_all, euler_constant, is_number
 
 __all__ = ["Weibull"]
 
@@ -47,7 +47,8 @@ class Weibull(TransformedDistribution):
         self.scale, self.concentration = broadcast_all(scale, concentration)
         both = is_number(scale) and is_number(concentration)
         base = Exponential(1.0 if both else _ops.ones_like(self.scale), validate_args=validate_args)
-        power = PowerTransform(self.concentration.reciprocal())
+        self.concentration_reciprocal = self.concentration.reciprocal()
+        power = PowerTransform(self.concentration_reciprocal)
         super().__init__(base, [power, AffineTransform(0, self.scale)], validate_args=validate_args)
 
     def _moment(self, order: int) -> Tensor:
@@ -69,4 +70,4 @@ class Weibull(TransformedDistribution):
 
     def entropy(self) -> Tensor:
         k = self.concentration
-        return EULER_GAMMA * (1 - k.reciprocal()) + (self.scale / k).log() + 1
+        return euler_constant * (1 - k.reciprocal()) + (self.scale / k).log() + 1

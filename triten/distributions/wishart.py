@@ -15,7 +15,7 @@ from . import constraints
 from .chi2 import Chi2
 from .distribution import Shape
 from .exp_family import ExponentialFamily
-from .multivariate_normal import factor_of_inverse, given_matrix
+from .multivariate_normal import _precision_to_scale_tril, given_matrix
 from .utils import _standard_normal, is_number, lazy_property
 
 __all__ = ["Wishart"]
@@ -59,7 +59,7 @@ class Wishart(ExponentialFamily):
     support = constraints.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
-    _kept = ("_factor",)
+    _kept = ("_unbroadcasted_scale_tril",)
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -103,20 +103,21 @@ class Wishart(ExponentialFamily):
             )
         super().__init__(batch, events, validate_args=validate_args)
         if name == "scale_tril":
-            self._factor = matrix
+            self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
-            self._factor = _ops.linalg_cholesky(matrix)
+            self._unbroadcasted_scale_tril = _ops.linalg_cholesky(matrix)
         else:
-            self._factor = factor_of_inverse(matrix)
-        self._chi2 = self._chi2_of_rows()
+            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
+        self._dist_chi2 = self._chi2_of_rows()
 
     def _chi2_of_rows(self) -> Chi2:
         size = self._event_shape[-1]
-        rows = _ops.arange(size, dtype=self._factor.dtype, device=self._factor.device)
+        factor = self._unbroadcasted_scale_tril
+        rows = _ops.arange(size, dtype=factor.dtype, device=factor.device)
         return Chi2(df=self.df.unsqueeze(-1) - rows, validate_args=False)
 
     def _expand_parts(self, new: Any, shape: Size) -> None:
-        new._chi2 = self._chi2.expand((*shape, self._event_shape[-1]))
+        new._dist_chi2 = self._dist_chi2.expand((*shape, self._event_shape[-1]))
 
     def _of_whole_shape(self, matrix: Tensor) -> Tensor:
         return matrix.expand(self._batch_shape + self._event_shape)
@@ -124,17 +125,17 @@ class Wishart(ExponentialFamily):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower factor of C."""
-        return self._of_whole_shape(self._factor)
+        return self._of_whole_shape(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """C."""
-        return self._of_whole_shape(self._factor @ self._factor.mT)
+        return self._of_whole_shape(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of C."""
-        return self._of_whole_shape(_ops.cholesky_inverse(self._factor))
+        return self._of_whole_shape(_ops.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     def _freedom(self) -> Tensor:
         return self.df.reshape((*self._batch_shape, 1, 1))
@@ -168,23 +169,24 @@ class Wishart(ExponentialFamily):
         """
         if max_try_correction is None:
             max_try_correction = 3 if self._batch_shape.numel() > 1 or Size(sample_shape).numel() > 1 else 10
-        drawn = self._bartlett(sample_shape)
+        drawn = self._bartlett_sampling(sample_shape)
         faulty = self.support.check(drawn).logical_not()
         for _ in range(max_try_correction):
             if not bool(faulty.any()):
                 break
-            again = self._bartlett(sample_shape)
+            again = self._bartlett_sampling(sample_shape)
             drawn = _ops.where(faulty[..., None, None], again, drawn)
             faulty = self.support.check(drawn).logical_not()
         return drawn
 
-    def _bartlett(self, sample_shape: Shape) -> Tensor:
+    def _bartlett_sampling(self, sample_shape: Shape) -> Tensor:
         size = self._event_shape[-1]
-        diagonal = self._chi2.rsample(sample_shape).clamp(min=finfo(self._factor.dtype).tiny).sqrt()
-        below = _standard_normal((*diagonal.shape[:-1], size * (size - 1) // 2), self._factor)
+        factor = self._unbroadcasted_scale_tril
+        diagonal = self._dist_chi2.rsample(sample_shape).clamp(min=finfo(factor.dtype).tiny).sqrt()
+        below = _standard_normal((*diagonal.shape[:-1], size * (size - 1) // 2), factor)
         noise = diagonal.diag_embed()
         noise[(..., *_ops.tril_indices(size, size, -1, device=noise.device).unbind())] = below
-        root = self._factor @ noise
+        root = factor @ noise
         sample: Tensor = root @ root.mT
         return sample
 
@@ -193,17 +195,18 @@ class Wishart(ExponentialFamily):
             self._validate_sample(value)
         df, p = self.df, self._event_shape[-1]
         trace = _ops.cholesky_solve(value, self._of_cholesky(value)).diagonal(0, -2, -1).sum(-1)
-        constant = df * (p * math.log(2.0) / 2 + log_det(self._factor)) + _ops.mvlgamma(df / 2, p)
+        root = p * math.log(2.0) / 2 + log_det(self._unbroadcasted_scale_tril)
+        constant = df * root + _ops.mvlgamma(df / 2, p)
         return (df - p - 1) / 2 * _ops.linalg_slogdet(value)[1] - trace / 2 - constant
 
     def _of_cholesky(self, value: Tensor) -> Tensor:
-        batch = broadcast_shapes(tuple(value.shape[:-2]), tuple(self._factor.shape[:-2]))
-        factor: Tensor = self._factor.expand((*batch, *self._event_shape))
+        batch = broadcast_shapes(tuple(value.shape[:-2]), tuple(self._unbroadcasted_scale_tril.shape[:-2]))
+        factor: Tensor = self._unbroadcasted_scale_tril.expand((*batch, *self._event_shape))
         return factor
 
     def entropy(self) -> Tensor:
         df, p = self.df, self._event_shape[-1]
-        root = p * math.log(2.0) / 2 + log_det(self._factor)
+        root = p * math.log(2.0) / 2 + log_det(self._unbroadcasted_scale_tril)
         spread = (df - p - 1) / 2 * multivariate_digamma(df / 2, p)
         return (p + 1) * root + _ops.mvlgamma(df / 2, p) - spread + df * p / 2
 

@@ -355,6 +355,8 @@ def _as_pytorch_gives(
     name, defaults included. Other functions pass what the caller wrote.
     """
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", None)
+    if name == "einsum" and len(args) == 2 and isinstance(args[1], list | tuple):
+        return (args[0], *args[1]), kwargs
     is_python_there = module.startswith(f"{ROOT}.nn.") and name not in _BUILTIN_THERE
     if not (is_python_there or (name in _PYTHON_THERE and module.startswith(f"{ROOT}.dispatch."))):
         return args, kwargs

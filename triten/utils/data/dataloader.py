@@ -23,6 +23,7 @@ from .iteration import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoa
 from .iteration import _SingleProcessDataLoaderIter as _SingleProcessDataLoaderIter
 from .loaded_pipes import draw_shared_seed, is_pipe, seed_pipe, share_of_process, share_pipe
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
+from .worker import get_worker_info as get_worker_info
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from .worker_batches import WorkerBatches
 
 T_co = TypeVar("T_co", covariant=True)
-
+_T = TypeVar("_T")
+_collate_fn_t = Callable[[list[_T]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 _FIXED = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"})
 """Attributes of a `DataLoader` that its other attributes depend on."""
@@ -181,8 +184,9 @@ class DataLoader(Generic[T_co]):
         """How workers are started; None for Python's default."""
         return self._context
 
-    def order(self) -> Iterable[Any]:
-        """Return the sampler of the next samples: batches of indices, or single indices."""
+    @property
+    def _index_sampler(self) -> Iterable[Any]:
+        """The sampler of the next samples: batches of indices, or single indices."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def fetching(self) -> Fetching:
@@ -239,7 +243,7 @@ class DataLoader(Generic[T_co]):
             if self.batch_size is None:
                 return count
             return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
-        return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+        return len(self._index_sampler)  # type: ignore[arg-type]
 
 
 def _check_workers(

@@ -63,7 +63,7 @@ class LocalBatches(Iterator[Any]):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._is_iterable = loader._is_iterable
-        self._indices = iter(loader.order())
+        self._indices = iter(loader._index_sampler)
         self._fetch = loader.fetching().fetcher()
 
     def __next__(self) -> Any:

@@ -80,7 +80,7 @@ class WorkerBatches(Iterator[Any]):
         self._begin(loader)
 
     def _begin(self, loader: DataLoader[Any]) -> None:
-        self._indices = iter(loader.order())
+        self._indices = iter(loader._index_sampler)
         self._next_number = 0
         self._awaited = 0
         self._arrived: dict[int, Any] = {}
