@@ -129,7 +129,7 @@ def _tangents_at(value: Any, level: int) -> Any:
     """Return the tangents of an argument: None if it has none, a list for a list of tensors."""
     if isinstance(value, TensorImpl):
         return tangents_of(value).get(level)
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         tangents = [_tangents_at(v, level) for v in value]
         return None if all(t is None for t in tangents) else tangents
     return None
@@ -137,7 +137,7 @@ def _tangents_at(value: Any, level: int) -> Any:
 
 def _below(value: Any, level: int) -> Any:
     """Return an argument as levels before this one see it."""
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return [_below(v, level) for v in value]
     return below(value, level) if isinstance(value, TensorImpl) else value
 
@@ -205,7 +205,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
     room = _of_every_example([*tensors_in(args), *tensors_in(tangents)])
 
     def source(value: Any, tangent: Any) -> Any:
-        if value.__class__ is list or value.__class__ is tuple:
+        if isinstance(value, (list, tuple)):
             element_tangents = [None] * len(value) if tangent is None else tangent
             return [source(v, t) for v, t in zip(value, element_tangents, strict=True)]
         if tangent is None:

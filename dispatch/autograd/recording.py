@@ -47,7 +47,7 @@ def reads_inference_tensors_only(op: OperatorEntry, args: Sequence[Any]) -> bool
     for argument, value in zip(op.schema.arguments, args, strict=True):
         if not is_tensor_like(argument.type) or value is None:
             continue
-        for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
+        for each in value if isinstance(value, (list, tuple)) else (value,):
             if not isinstance(each, TensorImpl) or not each._spec.is_inference:
                 return False
             has_tensor = True
@@ -56,9 +56,9 @@ def reads_inference_tensors_only(op: OperatorEntry, args: Sequence[Any]) -> bool
 
 def spec_of(value: Any) -> Any:
     """Return a tensor's spec, a list of specs for a list, and None for a number or None."""
-    if value.__class__ is tuple or value.__class__ is list:
-        return [spec_of(v) for v in value]
-    return value._spec.detached if isinstance(value, TensorImpl) else None
+    if isinstance(value, TensorImpl):
+        return value._spec.detached
+    return [spec_of(v) for v in value] if isinstance(value, (list, tuple)) else None
 
 
 def version_of(value: object) -> int:

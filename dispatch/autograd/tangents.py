@@ -95,7 +95,7 @@ def plus(present: Tensor | None, term: Tensor) -> Tensor:
 
 def zero_tangent(value: Any, tangent: Any) -> Any:
     """Return an argument's tangent in the operator's form: zeros if it has none, for a list elementwise."""
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         element_tangents: Sequence[Any] = [None] * len(value) if tangent is None else tangent
         return [zero_tangent(v, t) for v, t in zip(value, element_tangents, strict=True)]
     if tangent is not None or value is None:

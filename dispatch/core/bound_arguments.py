@@ -56,6 +56,6 @@ def tensors_in(args: Sequence[Any]) -> list[TensorImpl]:
     for value in args:
         if isinstance(value, TensorImpl):
             tensors.append(value)
-        elif value.__class__ is list or value.__class__ is tuple:
+        elif isinstance(value, (list, tuple)):
             tensors.extend(v for v in value if isinstance(v, TensorImpl))
     return tensors

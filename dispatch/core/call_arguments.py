@@ -121,7 +121,7 @@ def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
 
 def holds_tensor(value: Any) -> bool:
     """Return whether a static argument was read from a tensor, whose value may change between calls."""
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return bool([v for v in value if v.__class__ is not int and isinstance(v, TensorImpl)])
     return isinstance(value, TensorImpl)
 
@@ -165,7 +165,7 @@ def key_element(value: Any) -> Any:
         return value._spec
     if value is None:
         return None
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return tuple([key_element(v) for v in value])
     return value.__class__
 
@@ -177,6 +177,6 @@ def general_key_element(value: Any) -> Any:
         return (cls, value)
     if isinstance(value, TensorImpl):
         return value._spec
-    if cls is list or cls is tuple:
+    if isinstance(value, (list, tuple)):
         return tuple([general_key_element(v) for v in value])
     return (cls, value) if cls is float or cls is int or cls is bool or cls is complex else value

@@ -31,7 +31,7 @@ from .operator_entry import OperatorEntry
 
 Replanner = Callable[[Sequence[Any]], Plan | None]
 
-SEQUENCES, LISTS = frozenset({tuple, list, Size}), frozenset({list, Size})
+SEQUENCES = frozenset({tuple, list, Size})
 """Classes of sizes and dimensions; the second set holds those that operators receive as tuples."""
 
 NO_NUMBER = type(None)
@@ -52,7 +52,7 @@ def kind_of(elements: Sequence[Any]) -> tuple[Any, ...] | None:
             kind.append(element.kind)
         elif element is None or element.__class__ is type or element.__class__ is str:
             kind.append(element)
-        elif element.__class__ is tuple or element.__class__ is list:
+        elif isinstance(element, (list, tuple)):
             return None
         else:
             kind.append((element.__class__, element))
@@ -146,7 +146,7 @@ class CallKind(NamedTuple):
         bound = template.copy()
         for position, index in fills:
             value = args[index]
-            bound[position] = tuple(value) if value.__class__ in LISTS else value
+            bound[position] = tuple(value) if isinstance(value, (list, Size)) else value
         plan = entry.plan(entry.key_set_of(bound), bound)
         return plan if picks is None else _picking(plan, picks, taken)
 

@@ -421,7 +421,7 @@ class OperatorEntry:
             value = args[position]
             if isinstance(value, TensorImpl):
                 bits |= value._spec.call_keys
-            elif value.__class__ is list or value.__class__ is tuple:
+            elif isinstance(value, (list, tuple)):
                 for element in value:
                     if isinstance(element, TensorImpl):
                         bits |= element._spec.call_keys
@@ -692,7 +692,7 @@ def _given_detached(args: Sequence[Any], plan: Plan) -> Plan:
             made._data, made._spec = value._data, spec.twin
             made._version_cell = made._autograd = made._view_base = None
             return made
-        if value.__class__ is tuple or value.__class__ is list:
+        if isinstance(value, (list, tuple)):
             return value.__class__([detached(each) for each in value])
         return value
 

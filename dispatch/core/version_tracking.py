@@ -57,7 +57,7 @@ def _named(plan: Plan, op: OperatorEntry) -> Plan:
 
     def named(*runtime: Any) -> Any:
         out = plan(*runtime)
-        return make(out) if out.__class__ is tuple or out.__class__ is list else out
+        return make(out) if isinstance(out, (list, tuple)) else out
 
     return named
 

@@ -34,7 +34,7 @@ def describe(value: Any) -> str:
     if isinstance(value, TensorImpl):
         spec = value._spec
         return f"{spec.dtype.name}{list(spec.sizes)}@{spec.device}"
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return f"[{', '.join(describe(v) for v in value)}]"
     return repr(value)
 

@@ -39,7 +39,7 @@ def data_of(value: Any) -> Any:
     """Return the kernel's form of an argument: a tensor's memory; numbers and generators unchanged; lists unpacked."""
     if isinstance(value, TensorImpl):
         return value._data
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return [None if v is None else v._data for v in value]
     return value
 

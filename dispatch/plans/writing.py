@@ -83,7 +83,7 @@ def writing_plan(
         for target in written:
             cell = target._version_cell
             for value, is_apart in zip(read, separate, strict=False) if apart else ():
-                for part in value if value.__class__ in _LISTS else (value,):
+                for part in value if isinstance(value, _LISTS) else (value,):
                     if is_apart and isinstance(part, TensorImpl) and shares_memory(target, part):
                         check_no_overlap(target, part)
             if cell is not None:
@@ -142,7 +142,7 @@ def writing_plan(
 
 def _apart_from(target: Any, value: Any) -> Any:
     """Return an input, or a copy if it is the tensor that is about to be resized."""
-    if value.__class__ in _LISTS:
+    if isinstance(value, _LISTS):
         return [_apart_from(target, part) for part in value]
     return ops.clone(value) if value is target else value
 

@@ -117,7 +117,7 @@ def promote(call: Call, dtype: ScalarType) -> Plan:
         # Optional tensors, such as a bias, do not affect the dtype.
         if isinstance(argument.type, OptionalType) or _holds_optionals(argument.type):
             continue
-        for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
+        for each in value if isinstance(value, (list, tuple)) else (value,):
             if not call.eligible(each):
                 continue
             arg_dtype = each._spec.dtype
@@ -262,7 +262,7 @@ def _casting(call: Call, dtype: ScalarType, *, keep: bool, optional_lists: bool 
 
 def _caster(call: Call, value: Any, dtype: ScalarType, keep: bool) -> Caster | None:
     """Return the function that casts the arguments of one position; None if they are unchanged."""
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         each = [_caster(call, v, dtype, keep) for v in value]
         if not any(each):
             return None

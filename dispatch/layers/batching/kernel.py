@@ -55,7 +55,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                     physical.append(data.value)
                     dims.append(data.dim)
                     continue
-            elif value.__class__ is tuple or value.__class__ is list:
+            elif isinstance(value, (list, tuple)):
                 opened = [_open(v, level) for v in value]
                 if any(d is not None for _, d in opened):
                     physical.append([v for v, _ in opened])

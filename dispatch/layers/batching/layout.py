@@ -157,7 +157,7 @@ def described(value: Any) -> Any:
         spec = value._spec
         meta = TensorSpec.of(spec.sizes, spec.strides, spec.dtype, META)
         return Tensor.from_data(allocator_of(meta)(), meta)
-    if value.__class__ is tuple or value.__class__ is list:
+    if isinstance(value, (list, tuple)):
         return tuple([described(v) for v in value])
     return value
 

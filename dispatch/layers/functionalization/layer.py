@@ -735,7 +735,7 @@ def _aliased(schema: FunctionSchema) -> int:
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, TensorImpl):
         return function(value)
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return tuple([function(v) if isinstance(v, TensorImpl) else v for v in value])
     return value
 

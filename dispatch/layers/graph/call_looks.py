@@ -38,7 +38,7 @@ def call_look(op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, ...] | Non
             has_tensor = True
         elif cls in _FIXED:
             parts.append((cls, value))
-        elif cls is tuple or cls is list:
+        elif isinstance(value, (list, tuple)):
             for each in value:
                 if isinstance(each, TensorImpl):
                     parts.append(each._spec)

@@ -167,7 +167,7 @@ class MetaKernels:
         for position, value in enumerate(values):
             if isinstance(value, TensorImpl):
                 replaced.append(metas[id(value)])
-            elif value.__class__ is tuple or value.__class__ is list:
+            elif isinstance(value, (list, tuple)):
                 replaced.append(tuple([metas.get(id(v), v) for v in value]))
             elif isinstance(value, Generator):
                 replaced.append(None)

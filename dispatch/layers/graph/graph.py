@@ -26,7 +26,7 @@ def map_nodes(value: Any, replace: Callable[[Node], Any]) -> Any:
     """Return an argument with every node in it replaced; lists become tuples, slices and dicts are traversed."""
     if isinstance(value, Node):
         return replace(value)
-    if value.__class__ is list or value.__class__ is tuple:
+    if isinstance(value, (list, tuple)):
         return tuple([map_nodes(v, replace) for v in value])
     if value.__class__ is dict:
         return {key: map_nodes(v, replace) for key, v in value.items()}
@@ -39,7 +39,7 @@ def _noted(value: Any, nodes: dict[Node, None]) -> Any:
     if cls is Node:
         nodes[value] = None
         return value
-    if cls is list or cls is tuple:
+    if isinstance(value, (list, tuple)):
         return tuple([_noted(each, nodes) for each in value])
     if cls is dict:
         return {key: _noted(each, nodes) for key, each in value.items()}

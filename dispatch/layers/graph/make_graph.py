@@ -405,7 +405,7 @@ class Tracer(TensorDispatchMode):
         if isinstance(value, TensorImpl):
             node = self.find(value)
             return self._constant(value) if node is None else node
-        if value.__class__ is list or value.__class__ is tuple:
+        if isinstance(value, (list, tuple)):
             return tuple([self.argument(v) for v in value])
         if isinstance(value, Generator | Storage):
             held = next((name for name, v in self.graph.constants.items() if v is value), None)

@@ -75,8 +75,8 @@ def without_names(value: Any) -> Any:
     """Return an argument without names: a named tensor's twin, lists traversed, other values unchanged."""
     if isinstance(value, TensorImpl):
         return twin_of(value) if value._spec.__class__ is NamedSpec else value
-    if value.__class__ is tuple or value.__class__ is list:
-        return value.__class__([without_names(element) for element in value])
+    if isinstance(value, (list, tuple)):
+        return tuple([without_names(element) for element in value])
     return value
 
 
@@ -129,8 +129,8 @@ def _twinned(value: Any, twins: dict[int, Any]) -> Any:
         if known is None:
             known = twins[id(value)] = (twin_of(value), value)
         return known[0]
-    if value.__class__ is tuple or value.__class__ is list:
-        return value.__class__([_twinned(element, twins) for element in value])
+    if isinstance(value, (list, tuple)):
+        return tuple([_twinned(element, twins) for element in value])
     return value
 
 

@@ -77,9 +77,7 @@ def shape_of(value: Any) -> list[Any]:
     """Return an argument's shape for the profiler: sizes for a tensor, a list of them for several, else nothing."""
     if isinstance(value, TensorImpl):
         return list(value._spec.sizes)
-    if (value.__class__ is list or value.__class__ is tuple) and any(
-        isinstance(each, TensorImpl) for each in value
-    ):
+    if (isinstance(value, (list, tuple))) and any(isinstance(each, TensorImpl) for each in value):
         return [shape_of(each) for each in value]
     return []
 
@@ -88,8 +86,6 @@ def dtype_of(value: Any) -> str:
     """Return an argument's kind: a tensor's dtype, ``Scalar`` for a number, nothing for static values."""
     if isinstance(value, TensorImpl):
         return value._spec.dtype.name
-    if (value.__class__ is list or value.__class__ is tuple) and any(
-        isinstance(each, TensorImpl) for each in value
-    ):
+    if (isinstance(value, (list, tuple))) and any(isinstance(each, TensorImpl) for each in value):
         return "TensorList"
     return "Scalar" if value.__class__ in (int, float, complex, bool) else ""
