@@ -72,7 +72,11 @@ def test_einsum_of_sublists(rng: np.random.Generator) -> None:
         ("i....", [(2,)], "found '.' for operand 0 for which an ellipsis was already found"),
         ("i->... .", [(2,)], r"found '.' for output but an ellipsis \(...\) was already found"),
         ("i->..", [(2,)], r"found '.' for output that is not part of any ellipsis \(...\)"),
-        ("...i,...i", [(2, 4, 3), (5, 3)], "dimension 0 covered by ellipsis in operand 1 has size 5.*with size 4"),
+        (
+            "...i,...i",
+            [(2, 4, 3), (5, 3)],
+            "dimension 0 covered by ellipsis in operand 1 has size 5.*with size 4",
+        ),
     ],
 )
 def test_einsum_refuses(equation: str, sizes: list, words: str) -> None:
@@ -125,7 +129,10 @@ def test_products(rng: np.random.Generator, device: str) -> None:
     ("operands", "words"),
     [
         ([tt.ones(2), tt.ones(3, 2)], r"tensors 0 and 1 with shapes \[2\] and \[3, 2\] cannot be multiplied"),
-        ([tt.ones(2, 2), tt.ones(2, 2), tt.ones(2).double()], "same dtype but tensor 0 is .*32 and tensor 2 .*64"),
+        (
+            [tt.ones(2, 2), tt.ones(2, 2), tt.ones(2).double()],
+            "same dtype but tensor 0 is .*32 and tensor 2 .*64",
+        ),
     ],
 )
 def test_multi_dot_refuses(operands: list[tt.Tensor], words: str) -> None:
