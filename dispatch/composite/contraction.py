@@ -196,8 +196,14 @@ def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     for i, (a, b) in enumerate(itertools.pairwise(matrices)):
         if a._spec.sizes[1] != b._spec.sizes[0]:
             raise RuntimeError(
-                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a._spec.sizes)} and "
-                f"{list(b._spec.sizes)} cannot be multiplied"
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(tensors[i]._spec.sizes)} and "
+                f"{list(tensors[i + 1]._spec.sizes)} cannot be multiplied"
+            )
+    for i, x in enumerate(tensors):
+        if x.dtype is not first.dtype:
+            raise RuntimeError(
+                f"multi_dot(): all tensors must have be the same dtype but tensor 0 is {first.dtype} and tensor {i} is "
+                f"{x.dtype}"
             )
     extents = [matrices[0]._spec.sizes[0], *(x._spec.sizes[1] for x in matrices)]
     return _chain(matrices, find_splits(extents)).reshape(shape)

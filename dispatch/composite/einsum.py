@@ -33,7 +33,11 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
         raise RuntimeError("einsum(): more operands were provided than specified in the equation")
     if len(terms) > len(ranks):
         raise RuntimeError("einsum(): fewer operands were provided than specified in the equation")
-    split = [_labels(term, f"operand {i}") for i, term in enumerate(terms)]
+    split = []
+    start = 0
+    for i, term in enumerate(terms):
+        split.append(_labels(term, start, f"operand {i}", "for which an ellipsis was already found"))
+        start += len(term) + 1
     widest = 0
     for i, (labels, rank) in enumerate(zip(split, ranks, strict=True)):
         named = len(labels) - (ELLIPSIS in labels)
@@ -56,7 +60,9 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
         own = covered[len(covered) - missing :] if missing else ()
         operands.append(tuple(x for label in labels for x in (own if label == ELLIPSIS else (label,))))
     if arrow:
-        output_labels = _labels(right, "the output")
+        output_labels = _labels(
+            right, len(left) + len(arrow), "output", "but an ellipsis (...) was already found"
+        )
         output = tuple(x for label in output_labels for x in (covered if label == ELLIPSIS else (label,)))
         known_labels = {label for labels in operands for label in labels}
         for label in output_labels:
@@ -78,24 +84,28 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
     return Equation(tuple(operands), (*covered, *once))
 
 
-def _labels(term: str, where: str) -> list[str]:
+def _labels(term: str, start: int, where: str, repeated: str) -> list[str]:
+    """Return the labels of one term, which starts at index `start` of the equation.
+
+    `where` and `repeated` name the term and a second ellipsis in errors.
+    """
     labels: list[str] = []
     i = 0
     while i < len(term):
         if term[i] == " ":
             i += 1
             continue
+        if term[i] == "." and ELLIPSIS in labels:
+            raise RuntimeError(f"einsum(): found '.' for {where} {repeated}")
         if term.startswith(ELLIPSIS, i):
-            if ELLIPSIS in labels:
-                raise RuntimeError(f"einsum(): found '.' for {where} for which an ellipsis was already found")
             labels.append(ELLIPSIS)
             i += 3
             continue
         if term[i] == ".":
-            raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any ellipsis")
+            raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any ellipsis (...)")
         if term[i] not in LETTERS:
             raise RuntimeError(
-                f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in "
+                f"einsum(): invalid subscript given at index {start + i} in the equation string, subscripts must be in "
                 "[a-zA-Z]"
             )
         labels.append(term[i])
@@ -125,6 +135,13 @@ def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None)
             if before == 1:
                 sizes[label] = size
             elif size not in (1, before):
+                if isinstance(label, int):
+                    first = min(x for x in labels if isinstance(x, int))
+                    raise RuntimeError(
+                        f"einsum(): dimension {label - first} covered by ellipsis in operand {i} has size {size} which "
+                        f"does not broadcast with previously seen ellipsis with size {before} for the respective "
+                        "dimension"
+                    )
                 raise RuntimeError(
                     f"einsum(): subscript {label} has size {size} for operand {i} which does not broadcast with "
                     f"previously seen size {before}"

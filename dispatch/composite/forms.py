@@ -13,15 +13,18 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.result_types import named_results
 from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, shares_memory
 from ..structured.meta.joining import can_cast
-from ..structured.meta_base import out_on_another_device
+from ..structured.meta_base import out_on_another_device, uncastable_out
 from ..structured.resizing import resize_output
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> None:
-    """Raise RuntimeError if a result cannot be written to an ``out=`` tensor; `exact` requires equal dtypes."""
+def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False, part: str = "result") -> None:
+    """Raise RuntimeError if a result, named `part`, cannot be written to an ``out=`` tensor.
+
+    `exact` requires equal dtypes.
+    """
     if out._spec.device is not result._spec.device:
         raise out_on_another_device(name, result._spec.device, out._spec.device)
     if exact and out._spec.dtype is not result._spec.dtype:
@@ -29,6 +32,9 @@ def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> No
             f"Expected out tensor to have dtype {result._spec.dtype}, but got {out._spec.dtype} instead"
         )
     if not can_cast(result._spec.dtype, out._spec.dtype):
+        if name.startswith(("linalg_", "cholesky")):
+            title = name.replace("linalg_", "torch.linalg.")
+            raise uncastable_out(title, part, result._spec.dtype, out._spec.dtype)
         raise RuntimeError(
             f"{name}(): result type {result._spec.dtype.scalar_name} can't be cast to the desired output "
             f"type {out._spec.dtype.scalar_name}"
@@ -79,8 +85,9 @@ def out_form(
         check_overlap(inputs, outputs)
         made = function(*inputs)
         results = (made,) if count == 1 else made
-        for out, result in zip(outputs, results, strict=True):
-            check_out(name, out, result, exact)
+        parts = getattr(made, "_fields", ("result",) * count)
+        for out, result, part in zip(outputs, results, parts, strict=True):
+            check_out(name, out, result, exact, part)
         written = [
             write_out(name, out, result, exact, strided) for out, result in zip(outputs, results, strict=True)
         ]

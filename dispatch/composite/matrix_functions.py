@@ -208,6 +208,8 @@ def linalg_cond(self: Tensor, p: Number | str | None) -> Tensor:
     """Compute `torch.linalg.cond`: norm(A) * norm(A^-1), infinite for singular matrices."""
     if self._spec.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if p is not None and (p not in ("fro", "nuc") if isinstance(p, str) else abs(p) not in (1, 2, math.inf)):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         values = ops.linalg_svdvals(self)
         if not values.numel() or not values._spec.sizes[-1]:
@@ -313,10 +315,10 @@ def linalg_tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None) 
     have = other._spec.ndim
     inner = A._spec.sizes[have:]
     n = math.prod(inner)
-    if n != math.prod(A._spec.sizes[:have]):
+    if n != other.numel():
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
-            f"but got {n} != {math.prod(A._spec.sizes[:have])}"
+            f"but got {n} != {other.numel()}"
         )
     result = ops.linalg_solve(A.reshape((n, n)), other.reshape((n,)))
     return result.reshape(inner)

@@ -105,7 +105,7 @@ def linalg_matrix_norm(
     if (isinstance(ord, str) and ord != "nuc") or (
         not isinstance(ord, str) and abs(ord) not in (1, 2, math.inf)
     ):
-        raise RuntimeError(f"{name}: Order {ord} not supported.")
+        raise RuntimeError(f"{name}: Order {ord if isinstance(ord, str) else f'{ord:g}'} not supported.")
     if by_singular_values:
         return _norm_of_singular_values(self, ord, rows, columns, keepdim, dtype)
     summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
@@ -156,8 +156,8 @@ def linalg_norm(
         dims = list(range(self._spec.ndim))
     if len(dims) == 2:
         return linalg_matrix_norm(self, ord, dims, keepdim, dtype)
-    if isinstance(ord, str):
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dims[0]}")
+    if isinstance(ord, str):  # PyTorch hands a single dimension to matrix_norm, which refuses it
+        return linalg_matrix_norm(self, ord, dims, keepdim, dtype)
     return ops.linalg_vector_norm(self, ord, dims, keepdim, dtype=dtype)
 
 

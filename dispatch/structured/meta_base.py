@@ -30,6 +30,14 @@ def out_on_another_device(name: str, device: Device, out_device: Device) -> Runt
     return RuntimeError(two_devices(device, out_device, f"argument for argument out in method {name}"))
 
 
+def uncastable_out(name: str, part: str, dtype: ScalarType, out_dtype: ScalarType) -> RuntimeError:
+    """Return the error for an ``out=`` tensor of a dtype that the result named `part` cannot be cast to."""
+    return RuntimeError(
+        f"{name}: Expected {part} to be safely castable from {dtype.scalar_name} dtype, "
+        f"but got {part} with dtype {out_dtype.scalar_name}"
+    )
+
+
 class MetaBase:
     """Outputs of one call during planning.
 
@@ -66,8 +74,8 @@ class MetaBase:
         self.resized: set[int] = set()
         self.iterator: TensorIterator | None = None
         self.built = False
-        self.casts = False
-        """True if an output of another dtype receives the result cast; otherwise it is refused."""
+        self.casts: Sequence[str] = ()
+        """Names of the outputs, if an output of another dtype receives the result cast; empty if it is refused."""
         self.may_overlap = False
         """True if elements of an output may share memory, because every one gets the same value."""
         self.extra: dict[str, object] = {}
@@ -140,10 +148,8 @@ class MetaBase:
                     f"Expected out tensor to have dtype {dtype}, but got {out_spec.dtype} instead"
                 )
             if not can_cast(dtype, out_spec.dtype):
-                raise RuntimeError(
-                    f"{self.name}: Expected result type {dtype.scalar_name} to be castable to the output's "
-                    f"{out_spec.dtype.scalar_name}"
-                )
+                name = self.name.replace("linalg_", "torch.linalg.")
+                raise uncastable_out(name, self.casts[index], dtype, out_spec.dtype)
         self.adopt(index, out_spec, expected, exact)
         if out_spec.dtype is not dtype:
             self.proxy[index] = expected

@@ -184,3 +184,17 @@ def test_identities_are_tensors_of_the_dtype(name, dtype, expected):
     assert tt.masked._reduction_identity("masked.mean", tt.ones(2)) is None
     assert tt.masked._reduction_identity("norm", tt.ones(2), float("-inf")).item() == float("inf")
     assert tt.masked._reduction_identity("median", tt.ones(2, dtype=tt.int64)).dtype is tt.float32
+
+
+@pytest.mark.parametrize(
+    ("alias", "operator"),
+    [("arccos", "acos"), ("absolute", "abs"), ("fix", "trunc"), ("greater", "gt"), ("clip", "clamp")],
+)
+def test_aliases_are_pointwise_too(alias: str, operator: str) -> None:
+    x = tt.masked.masked_tensor(tt.tensor([0.5, -0.5]), tt.tensor([True, False]))
+    arguments = {"greater": (0.0,), "clip": (0.0, 0.25)}.get(alias, ())
+    expected = getattr(tt, operator)(x, *arguments)
+    assert str(getattr(tt, alias)(x, *arguments)) == str(getattr(x, alias)(*arguments)) == str(expected)
+    assert str(getattr(x, f"{alias}_")(*arguments).get_data().tolist()) == str(
+        expected.to(tt.float32).get_data().tolist()
+    )

@@ -67,6 +67,16 @@ def test_einsum_of_sublists(rng: np.random.Generator) -> None:
         (". ..", [(2,)], "found '.' for operand 0 that is not part of any ellipsis"),
         ("... ...", [(2,)], "found '.' for operand 0 for which an ellipsis was already found"),
         ("ii", [(2, 3)], "repeated for operand 0"),
+        ("i,1", [(2,), (2,)], "invalid subscript given at index 2"),
+        ("i->1", [(2,)], "invalid subscript given at index 3"),
+        ("i....", [(2,)], "found '.' for operand 0 for which an ellipsis was already found"),
+        ("i->... .", [(2,)], r"found '.' for output but an ellipsis \(...\) was already found"),
+        ("i->..", [(2,)], r"found '.' for output that is not part of any ellipsis \(...\)"),
+        (
+            "...i,...i",
+            [(2, 4, 3), (5, 3)],
+            "dimension 0 covered by ellipsis in operand 1 has size 5.*with size 4",
+        ),
     ],
 )
 def test_einsum_refuses(equation: str, sizes: list, words: str) -> None:
@@ -113,6 +123,21 @@ def test_products(rng: np.random.Generator, device: str) -> None:
     np.testing.assert_allclose(
         tt.addr(x, y[0], y[:, 0], beta=2, alpha=3).cpu().numpy(), 2 * a + 3 * np.outer(b[0], b[:, 0])
     )
+
+
+@pytest.mark.parametrize(
+    ("operands", "words"),
+    [
+        ([tt.ones(2), tt.ones(3, 2)], r"tensors 0 and 1 with shapes \[2\] and \[3, 2\] cannot be multiplied"),
+        (
+            [tt.ones(2, 2), tt.ones(2, 2), tt.ones(2).double()],
+            "same dtype but tensor 0 is .*32 and tensor 2 .*64",
+        ),
+    ],
+)
+def test_multi_dot_refuses(operands: list[tt.Tensor], words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        tt.linalg.multi_dot(operands)
 
 
 def test_addr_leaves_out_what_beta_zero_multiplies() -> None:

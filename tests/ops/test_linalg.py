@@ -370,3 +370,17 @@ def test_gradient_of_linear_with_a_transposed_weight() -> None:
     inputs = (leaf((2, 3, 4), 0), leaf((5, 4), 1), leaf((5,), 2))
     assert tt.autograd.gradcheck(tt.linear, inputs)
     assert tt.autograd.gradgradcheck(tt.linear, inputs)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: tt.linalg.cond(tt.eye(2), "other"), "linalg.cond got an invalid norm type: other"),
+        (lambda: tt.linalg.cond(tt.eye(2), 3), "linalg.cond got an invalid norm type: 3"),
+        (lambda: tt.linalg.tensorsolve(tt.ones(6, 6), tt.ones(5)), "but got 6 != 5"),
+        (lambda: tt.linalg.tensorsolve(tt.ones(2, 3, 6), tt.ones(2, 3), dims=(0,)), "but got 2 != 6"),
+    ],
+)
+def test_arguments_are_refused_by_their_own_names(call: Callable[[], tt.Tensor], words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call()

@@ -101,6 +101,13 @@ def test_refusals() -> None:
     for order, dim in (("fro", (0, 1, 2)), ("nuc", None)):
         with pytest.raises(RuntimeError, match="dim must be a 2-tuple"):
             tt.norm(tt.ones(2, 2, 2), order, dim)
+    for order, dim in (("fro", None), ("nuc", None), ("fro", 0)):
+        with pytest.raises(RuntimeError, match="The input tensor A must have at least 2 dimensions"):
+            tt.linalg.norm(tt.ones(3), order, dim)
+    with pytest.raises(RuntimeError, match=r"dim must be a 2-tuple\. Got 1"):
+        tt.linalg.norm(tt.ones(2, 2), "fro", 1)
+    with pytest.raises(RuntimeError, match="Order 3 not supported"):
+        tt.linalg.norm(tt.ones(2, 2), 3.0)
 
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16])

@@ -1,12 +1,14 @@
 """``out=``: what every form of it does with a tensor that does not fit, and what it refuses before it writes."""
 
 import warnings
+from collections.abc import Callable
 
 import pytest
 
 import triten as tt
 
 OVERLAPS = "more than one element of the written-to tensor refers to a single memory"
+EYE = tt.eye(3)
 SHARES = "some elements of the input tensor and the written-to tensor refer to a single memory"
 
 
@@ -149,3 +151,23 @@ def test_cat_into_one_of_its_operands_is_refused_without_elements_too(sizes, dim
     assert a.shape == sizes
     flat = tt.empty(0)
     assert tt.cat([flat, flat], out=flat) is flat
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda out: tt.linalg.cond(EYE, out=out), "torch.linalg.cond: Expected result"),
+        (lambda out: tt.linalg.pinv(EYE, out=out), "torch.linalg.pinv: Expected result"),
+        (lambda out: tt.linalg.eig(EYE, out=(out, out)), "torch.linalg.eig: Expected eigenvalues"),
+        (
+            lambda out: tt.linalg.eig(EYE, out=(tt.empty(0, dtype=tt.complex64), out)),
+            "torch.linalg.eig: Expected eigenvectors",
+        ),
+        (lambda out: tt.linalg.lstsq(EYE, EYE, out=(out,) * 4), "torch.linalg.lstsq: Expected solution"),
+        (lambda out: tt.cholesky(EYE, out=out), "cholesky: Expected result"),
+        (lambda out: tt.geqrf(EYE, out=(out, out)), "geqrf: Expected a"),
+    ],
+)
+def test_linalg_names_the_output_it_cannot_cast_to(call: Callable[[tt.Tensor], object], text: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{text} to be safely castable from .*Float dtype.* dtype Int"):
+        call(tt.empty(0, dtype=tt.int32))

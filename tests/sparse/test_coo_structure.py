@@ -93,3 +93,13 @@ def test_an_index_of_a_sparse_tensor_is_not_written_to(convert: str) -> None:
         with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
             x[index] = 1.0
     assert x.to_dense().tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("num_sparse", [1, 2, 3])
+def test_unbind_gives_the_slices(dim: int, num_sparse: int) -> None:
+    dense = tt.arange(12.0).reshape(2, 2, 3) % 5
+    sparse = dense.to_sparse(num_sparse)
+    parts = sparse.unbind(dim)
+    assert [part.to_dense().tolist() for part in parts] == [part.tolist() for part in dense.unbind(dim)]
+    assert [part.to_dense().tolist() for part in sparse] == dense.tolist()

@@ -10,8 +10,10 @@ from ..dispatch.core.tensor_function import body_of
 from ..dispatch.generated import functions as ops
 from ..dispatch.layers.overrides.rule_table import RuleTable
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import sparse_coo, sparse_csr, strided
 from ..runtime.scalar_type import bfloat16, bool_
 from ..runtime.traceback_filter import api_boundary
+from .sparse import specifies_same
 
 MASKED = RuleTable()
 """Rules of public calls with masked tensors; `rules` fills it."""
@@ -24,14 +26,17 @@ class MaskedTensor(Tensor):
     Reductions leave masked-out elements out, and their results are masked out where all elements were. Gradients are
     masked tensors with the mask of what they are gradients of. PyTorch's class warns that it is a prototype.
 
+    Data and mask may both be sparse COO or sparse CSR tensors with the same indices. Pointwise operators then compute
+    specified elements alone, and reductions give strided results.
+
     Args:
         data: the elements, which are copied.
-        mask: a bool tensor of the same shape; True where an element counts.
+        mask: a bool tensor of the same shape and layout; True where an element counts.
         requires_grad: If True, record operations on it.
 
     Raises:
         TypeError: `data` or `mask` is no tensor, or of a dtype that is not supported.
-        ValueError: the shapes differ.
+        ValueError: the shapes differ, or the indices of sparse tensors.
 
     Example:
         >>> import triten as tt
@@ -51,7 +56,7 @@ class MaskedTensor(Tensor):
     @staticmethod
     def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> MaskedTensor:
         """Source: torch.masked.MaskedTensor."""
-        _check(data, mask)
+        data, mask = _checked(data, mask)
         made = masked(data.detach().clone(), mask.detach().clone())
         if requires_grad:
             made._masked_data._set_requires_grad()
@@ -65,7 +70,8 @@ class MaskedTensor(Tensor):
             >>> tt.masked.masked_tensor(tt.tensor([1, 2]), tt.tensor([True, False])).get_data()
             tensor([1, 2])
         """
-        return self._masked_data.view_as(self._masked_data)
+        data = self._masked_data
+        return data.view_as(data) if data.layout is strided else data
 
     def get_mask(self) -> Tensor:
         """Return the mask.
@@ -85,7 +91,7 @@ class MaskedTensor(Tensor):
             >>> tt.masked.masked_tensor(tt.tensor([1, 2]), tt.tensor([True, False])).to_tensor(9)
             tensor([1, 9])
         """
-        return self._masked_data.masked_fill(~self._masked_mask, value)
+        return dense_of(self._masked_data).masked_fill(~dense_of(self._masked_mask), value)
 
     @property
     def requires_grad(self) -> bool:
@@ -117,7 +123,7 @@ class MaskedTensor(Tensor):
         return self._masked_data.is_leaf
 
     def __repr__(self) -> str:
-        data, mask = self._masked_data.detach().cpu(), self._masked_mask.cpu()
+        data, mask = dense_of(self._masked_data.detach()).cpu(), dense_of(self._masked_mask).cpu()
         if data.dim() == 0:
             shown = _shown(data.item()) if mask.item() else "--"
             return f"MaskedTensor({shown}, {mask.item()})"
@@ -189,12 +195,22 @@ def mask_of(value: Any) -> Any:
     return value
 
 
-def _check(data: Any, mask: Any) -> None:
+def dense_of(x: Tensor) -> Tensor:
+    """Return a strided tensor unchanged, and a sparse one as a strided tensor."""
+    return x if x.layout is strided else x.to_dense()
+
+
+def _checked(data: Any, mask: Any) -> tuple[Tensor, Tensor]:
+    """Return data and mask, coalesced, if they make a masked tensor. Otherwise raise TypeError or ValueError."""
     for name, each in (("data", data), ("mask", mask)):
         if not isinstance(each, Tensor) or isinstance(each, MaskedTensor):
             raise TypeError(f"{name} must be a Tensor, got {type(each).__name__}")
     if type(data) is not type(mask):
         raise TypeError(f"data and mask must have the same type. Got {type(data)} and {type(mask)}")
+    if data.layout is not mask.layout:
+        raise TypeError(f"data and mask must have the same layout. Got {data.layout} and {mask.layout}")
+    if data.layout not in (strided, sparse_coo, sparse_csr):
+        raise TypeError(f"data layout of {data.layout} is not supported.")
     if mask.dtype is not bool_:
         raise TypeError(f"mask must have dtype bool, got {mask.dtype}")
     dtype = data.dtype
@@ -204,6 +220,14 @@ def _check(data: Any, mask: Any) -> None:
         raise ValueError(f"data.dim() must equal mask.dim(), got {data.dim()} and {mask.dim()}")
     if data.shape != mask.shape:
         raise ValueError(f"data.size() must equal mask.size(), got {data.shape} and {mask.shape}")
+    if data.layout is sparse_coo:
+        data, mask = data.coalesce(), mask.coalesce()
+    if not specifies_same(data, mask):
+        kind, parts = (
+            ("COO", "have the same") if data.layout is sparse_coo else ("CSR", "share either crow or col")
+        )
+        raise ValueError(f"data and mask are both sparse {kind} tensors but do not {parts} indices.")
+    return data, mask
 
 
 def _shown(value: Any) -> str:
@@ -255,7 +279,9 @@ def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
         >>> x.grad
         tensor([1., 0.])
     """
-    _check(data, mask)
+    data, mask = _checked(data, mask)
+    if data.layout is not strided:
+        return masked(data, mask.clone())
     if data.requires_grad:
         return masked(ops.where(mask, data, data.detach()), mask.clone())
     return masked(data.clone(), mask.clone())

@@ -10,13 +10,45 @@ from ..autograd import grad as run_grad
 from ..dispatch.generated import functions as ops
 from ..dispatch.layers.overrides.rule_table import name_of
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import layout as Layout
+from ..runtime.layout import sparse_coo, sparse_csr, strided
 from ..runtime.scalar_type import bool_
 from . import operators
-from .masked_tensor import MASKED, MaskedTensor, data_of, mask_of, masked
+from .masked_tensor import MASKED, MaskedTensor, data_of, dense_of, mask_of, masked
+from .sparse import specifies_same, with_values
 
 
 def _masked_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[MaskedTensor]:
     return [each for each in (*args, *kwargs.values()) if isinstance(each, MaskedTensor)]
+
+
+def _masks_match(first: Tensor, second: Tensor) -> bool:
+    if first is second:
+        return True
+    if first.layout is not second.layout or first.dim() != second.dim():
+        return False
+    if first.layout is strided:
+        return bool((first == second).all())
+    same = first.shape == second.shape and specifies_same(first, second)
+    return same and bool((first.values() == second.values()).all())
+
+
+def _of_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Apply a pointwise operator to the values of sparse masked tensors with the same mask."""
+    first = _masked_in(args, kwargs)[0]
+    for each in (*args, *kwargs.values()):
+        if isinstance(each, Tensor) and not isinstance(each, MaskedTensor) and each.dim():
+            raise TypeError(
+                f"{name_of(func)}(): a sparse MaskedTensor needs MaskedTensors or numbers as operands"
+            )
+
+    def values_of(each: Any) -> Any:
+        return each._masked_data.values() if isinstance(each, MaskedTensor) else each
+
+    values = values_of(first)
+    operands = [values if each is first else values_of(each) for each in args]
+    result = func(*operands, **{name: values_of(value) for name, value in kwargs.items()})
+    return first if result is values else masked(with_values(first._masked_data, result), first._masked_mask)
 
 
 def _wrapped(data: Any, mask: Any) -> Any:
@@ -35,9 +67,10 @@ def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     operands = _masked_in(args, kwargs)
     first = operands[0]._masked_mask
     for each in operands[1:]:
-        other = each._masked_mask
-        if other is not first and (other.dim() != first.dim() or not bool((other == first).all())):
+        if not _masks_match(each._masked_mask, first):
             raise ValueError(f"{name_of(func)}(): Input masks must match.")
+    if first.layout is not strided:
+        return _of_values(func, args, kwargs)
     result = func(*data_of(tuple(args)), **{name: data_of(value) for name, value in kwargs.items()})
     if result is operands[0]._masked_data:
         return operands[0]
@@ -100,6 +133,28 @@ def asked(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 @MASKED.signature()
+def to_dense(input: MaskedTensor, dtype: Any = None, **named: Any) -> MaskedTensor:
+    if input._masked_data.layout is strided and dtype is None:
+        return input
+    return masked(input._masked_data.to_dense(dtype, **named), dense_of(input._masked_mask))
+
+
+def _to_layout(name: str, layout: Layout) -> None:
+    def rule(input: MaskedTensor) -> MaskedTensor:
+        if input._masked_data.layout is layout:
+            return input
+        mask = getattr(dense_of(input._masked_mask), name)()
+        return masked(dense_of(input._masked_data).sparse_mask(mask), mask)
+
+    MASKED.signature(name)(rule)
+
+
+_to_layout("to_sparse", sparse_coo)
+_to_layout("to_sparse_coo", sparse_coo)
+_to_layout("to_sparse_csr", sparse_csr)
+
+
+@MASKED.signature()
 def where(condition: Any, input: Any = None, other: Any = None, **named: Any) -> MaskedTensor:
     parts = [each if isinstance(each, Tensor) else ops.scalar_tensor(each) for each in (input, other)]
     masks = [mask_of(e) if isinstance(e, MaskedTensor) else ops.ones_like(e, dtype=bool_) for e in parts]
@@ -127,6 +182,7 @@ def _any(mask: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 def _reduction(name: str, function: Callable[..., Tensor]) -> None:
     def rule(input: MaskedTensor, dim: Any = None, keepdim: bool = False, **named: Any) -> MaskedTensor:
+        input = to_dense(input)
         named = {each: value for each, value in named.items() if value is not None}
         result = function(input, dim=dim, keepdim=keepdim, **named)
         return masked(result, _any(input._masked_mask, dim, keepdim))
@@ -163,6 +219,7 @@ def _deviation(name: str) -> None:
         *,
         correction: Any = None,
     ) -> MaskedTensor:
+        input = to_dense(input)
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         result = function(input, dim, unbiased, correction=correction, keepdim=keepdim)
@@ -184,6 +241,7 @@ def norm(
     dtype: Any = None,
     **named: Any,
 ) -> MaskedTensor:
+    input = to_dense(input)
     order = named.pop("p", ord)
     result = operators.norm(
         input, 2.0 if order in (None, "fro") else order, dim, keepdim=keepdim, dtype=dtype
@@ -193,6 +251,7 @@ def norm(
 
 @MASKED.signature()
 def median(input: MaskedTensor, dim: int = -1, keepdim: bool = False) -> MaskedTensor:
+    input = to_dense(input)
     return masked(operators.median(input, dim, keepdim=keepdim), _any(input._masked_mask, dim, keepdim))
 
 

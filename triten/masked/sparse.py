@@ -47,6 +47,22 @@ def mask_in_layout(mask: Tensor, input: Tensor) -> Tensor:
     return mask.to(dtype=bool_)
 
 
+def specifies_same(first: Tensor, second: Tensor) -> bool:
+    """Return True if two tensors of one shape and layout, coalesced if COO, specify the same elements."""
+    if first.layout is strided:
+        return True
+    names = ("indices",) if first.layout is sparse_coo else ("crow_indices", "col_indices")
+    pairs = [(getattr(first, name)(), getattr(second, name)()) for name in names]
+    return all(a.shape == b.shape and bool((a == b).all()) for a, b in pairs)
+
+
+def with_values(x: Tensor, values: Tensor) -> Tensor:
+    """Return a tensor with the layout and indices of a COO or CSR tensor, and other values."""
+    if x.layout is sparse_coo:
+        return ops._sparse_coo_tensor_unsafe(x.indices(), values, tuple(x.shape), is_coalesced=True)
+    return ops._sparse_csr_tensor_unsafe(x.crow_indices(), x.col_indices(), values, tuple(x.shape))
+
+
 def sparse_where(mask: Tensor, input: Tensor, fill: Any) -> Tensor:
     """Return the elements of a sparse tensor that a sparse mask selects, specified also where they are zero.
 

@@ -31,6 +31,14 @@ SPECIAL_POINTWISE = frozenset(
 )
 """Special methods for elementwise operators."""
 
+POINTWISE_COMPOSITES = frozenset(
+    [f"arc{name}{suffix}" for name in ("sin", "cos", "tan") for suffix in ("", "h")]
+    + [f"is{name}" for name in ("nan", "inf", "finite")]
+    + ["absolute", "arctan2", "clip", "fix", "negative", "positive", "square"]
+    + ["greater", "greater_equal", "less", "less_equal", "not_equal"]
+)
+"""Pointwise aliases and composites. As in PyTorch, they lack the tag of the operators that they call."""
+
 
 @cache
 def name_of(func: Any) -> str:
@@ -46,7 +54,7 @@ def name_of(func: Any) -> str:
 @cache
 def is_pointwise(name: str) -> bool:
     """Return True if an operator of this name has the pointwise tag."""
-    if name in SPECIAL_POINTWISE:
+    if name in SPECIAL_POINTWISE or name.removesuffix("_") in POINTWISE_COMPOSITES:
         return True
     try:
         group = getattr(_aten, name)

@@ -117,10 +117,13 @@ def _memory(tensor: Any) -> int:
 
 
 def with_shared_version(function: Function) -> Function:
-    """Wrap the function so that a write to its result, which holds parts of the first argument, counts for both."""
+    """Wrap the function so that a write to a result, which holds parts of the first argument, counts for both."""
 
     def kernel(self: Any, *rest: Any) -> Any:
         out = function(self, *rest)
+        return [shared(each, self) for each in out] if isinstance(out, list) else shared(out, self)
+
+    def shared(out: Any, self: Any) -> Any:
         if out is self or (out._version_cell is not None and out._version_cell is self._version_cell):
             return out
         return share_version(owned(out) if out._view_base is not None else out, self)

@@ -145,7 +145,7 @@ def geqrf(meta: MetaBase, self: TensorSpec) -> None:
     """Infer R over the reflectors of Q, and their factors."""
     if self.ndim < 2:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
-    meta.casts = True
+    meta.casts = ("a", "tau")
     _columns(meta, 0, self.sizes, self.dtype)
     meta.set_output_contiguous(1, (*self.sizes[:-2], min(self.sizes[-2:])), dtype=self.dtype)
 
@@ -161,7 +161,7 @@ def _check_reflectors(name: str, input: TensorSpec, tau: TensorSpec, rows: str =
 def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpec) -> None:
     """Infer the first columns of the product of Householder reflectors."""
     name = "torch.linalg.householder_product"
-    meta.casts = True
+    meta.casts = ("result",)
     if input.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if input.sizes[-2] < input.sizes[-1]:
@@ -253,7 +253,7 @@ def linalg_eig(meta: MetaBase, self: TensorSpec) -> None:
     """Infer eigenvalues and eigenvectors of general matrices, complex."""
     check_square("linalg.eig", self)
     dtype = _complex(self.dtype)
-    meta.casts = True
+    meta.casts = ("eigenvalues", "eigenvectors")
     meta.set_output_contiguous(0, self.sizes[:-1], dtype=dtype)
     _columns(meta, 1, self.sizes, dtype)
 

@@ -145,7 +145,7 @@ def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
     """Infer ``max`` or ``min`` over all dimensions."""
     if self.numel == 0:
         extremum(meta, self, (), False)
-    meta.casts = True
+    meta.casts = ("result",)
     _set_reduced(meta, self, reduced_dims((), self.ndim), False, self.dtype)
 
 
@@ -246,7 +246,7 @@ def var_correction(
         raise RuntimeError(
             f"result type {real.scalar_name} can't be cast to the desired output type {out.scalar_name}"
         )
-    meta.casts = out is real  # a complex out= receives the real variance
+    meta.casts = ("result", "mean") if out is real else ()  # a complex out= receives the real variance
     _set_reduced(meta, self, dims, keepdim, out)
 
 
@@ -272,7 +272,7 @@ def var_mean_correction(
 def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
     """Infer log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
     floating = self.dtype.is_floating_point or self.dtype.is_complex
-    meta.casts, out_spec = True, meta.maybe_get_output()
+    meta.casts, out_spec = ("result",), meta.maybe_get_output()
     if out_spec is not None and not (out_spec.dtype.is_floating_point or out_spec.dtype.is_complex):
         raise RuntimeError(
             f"logsumexp(): Expected floating point type for result tensor, but got: {out_spec.dtype.scalar_name}"
