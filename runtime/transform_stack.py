@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 from .thread_state import inherited
@@ -32,6 +33,14 @@ def is_differentiating() -> bool:
 def is_transforming() -> bool:
     """Return True if this thread is inside a transform other than the old `vmap`, which knows no `Function`."""
     return not all(level.is_old for level in stack.levels)
+
+
+def note_tracked(tensor: Any) -> None:
+    """Tell the innermost transform that differentiates of a tensor that a write has made a part of its graph."""
+    for level in reversed(stack.levels):
+        if level.differentiates:
+            level.tracked.append(weakref.ref(tensor))
+            return
 
 
 def refuse_inside_transform(called: str, also: str = "") -> None:
