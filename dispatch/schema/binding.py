@@ -60,7 +60,7 @@ def _iterated(schema: FunctionSchema, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Replace tensors that stand for lists of optional tensors by their slices, as PyTorch iterates them."""
     return tuple(
         [
-            tuple(value.unbind(0))
+            tuple(value.unbind(0))  # type: ignore[attr-defined]
             if str(argument.type) == "Tensor?[]" and isinstance(value, TensorImpl) and value._spec.ndim
             else value
             for value, argument in zip(args, schema.arguments, strict=False)
