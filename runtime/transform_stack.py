@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
+from textwrap import indent
 from typing import Any
 
 from .thread_state import inherited
@@ -58,3 +60,15 @@ def refuse_inside_transform(called: str, also: str = "") -> None:
             "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "
             f"jacfwd, hessian) or call {called}() outside of a function being transformed instead."
         )
+
+
+def tracking_levels(tensor: Any) -> list[int]:
+    """Return the numbers of the transforms that differentiate a tensor, outermost first."""
+    return [each.number for each in stack.levels if each.differentiates and each.tracks(tensor)]
+
+
+def tracked_text(text: str, levels: Sequence[int]) -> str:
+    """Return the text of a tensor in that of each transform that differentiates it."""
+    for number in levels:
+        text = f"GradTrackingTensor(lvl={number}, value=\n{indent(text, ' ' * 4)}\n)"
+    return text

@@ -15,8 +15,8 @@ from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.storage import address_of, root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import MAX_SPECS, TensorSpec
+from ...runtime.transform_stack import tracked_text, tracking_levels
 from ..core.tensor_function import disabled_tensor_function, plain_classes
-from ..methods.printing import tracked_text, tracking_levels
 from ..tensor import Tensor
 from .levels import VmapLevel, is_visible
 

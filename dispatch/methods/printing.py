@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from textwrap import indent
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from ...runtime.qscheme import per_tensor_affine
 from ...runtime.scalar_type import QUANTIZED, bool_, get_default_dtype, int64
-from ...runtime.transform_stack import stack
+from ...runtime.transform_stack import tracked_text, tracking_levels
 from ..autograd.tangents import tangents_of
 from ..core.tensor_function import plain_classes
 from ..scalars import readable
@@ -37,18 +36,6 @@ def tensor_text(tensor: Tensor, contents: str | None = None) -> str:
         return tracked_text(_text(plain, contents), levels)
     text = _text(tensor, contents)
     return f"Parameter({text})" if getattr(tensor, "_is_param", False) is True else text
-
-
-def tracking_levels(tensor: Tensor) -> list[int]:
-    """Return the numbers of the transforms that differentiate a tensor, outermost first."""
-    return [each.number for each in stack.levels if each.differentiates and each.tracks(tensor)]
-
-
-def tracked_text(text: str, levels: Sequence[int]) -> str:
-    """Return the text of a tensor in that of each transform that differentiates it."""
-    for number in levels:
-        text = f"GradTrackingTensor(lvl={number}, value=\n{indent(text, ' ' * 4)}\n)"
-    return text
 
 
 def _text(tensor: Tensor, contents: str | None) -> str:
