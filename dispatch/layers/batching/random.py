@@ -140,10 +140,10 @@ def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, An
 
 def functional(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """Run an operator with tensor parameters, with examples one after another: `_sample_dirichlet` reads rows, and
-    numbers are drawn in the order of the elements.
+    random numbers follow the order of the elements.
     """
     refuse_same(batch)
-    opened = [front(a, d) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)]
+    opened = [a if d is None else front(a, d) for a, d in zip(args, dims, strict=True)]
     return pointwise(batch, tuple([None if d is None else 0 for d in dims]), *opened)
 
 
