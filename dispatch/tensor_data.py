@@ -33,6 +33,7 @@ from ..runtime.storage import Storage, TypedStorageBase, untyped_bytes
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
+from ..runtime.user_frame import levels_to_user
 from ..runtime.version_cell import lend
 from .core.factory_options import check_flags, check_requires_grad
 from .core.op_overload import find_overload
@@ -447,7 +448,7 @@ def warn_of_copy(name: str) -> None:
         "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
         f"sourceTensor.detach().clone().requires_grad_(True), rather than {name}(sourceTensor).",
         UserWarning,
-        stacklevel=3,
+        stacklevel=levels_to_user(),
     )
 
 

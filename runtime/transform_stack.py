@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Sequence
+from textwrap import indent
 from typing import Any
 
 from .thread_state import inherited
@@ -34,6 +37,14 @@ def is_transforming() -> bool:
     return not all(level.is_old for level in stack.levels)
 
 
+def note_tracked(tensor: Any) -> None:
+    """Tell the innermost transform that differentiates of a tensor that a write has made a part of its graph."""
+    for level in reversed(stack.levels):
+        if level.differentiates:
+            level.tracked.append(weakref.ref(tensor))
+            return
+
+
 def refuse_inside_transform(called: str, also: str = "") -> None:
     """Raise RuntimeError if this thread is inside a function that a transform differentiates.
 
@@ -49,3 +60,15 @@ def refuse_inside_transform(called: str, also: str = "") -> None:
             "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "
             f"jacfwd, hessian) or call {called}() outside of a function being transformed instead."
         )
+
+
+def tracking_levels(tensor: Any) -> list[int]:
+    """Return the numbers of the transforms that differentiate a tensor, outermost first."""
+    return [each.number for each in stack.levels if each.differentiates and each.tracks(tensor)]
+
+
+def tracked_text(text: str, levels: Sequence[int]) -> str:
+    """Return the text of a tensor in that of each transform that differentiates it."""
+    for number in levels:
+        text = f"GradTrackingTensor(lvl={number}, value=\n{indent(text, ' ' * 4)}\n)"
+    return text

@@ -115,7 +115,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "func": "functionalize hessian jacfwd jvp replace_all_batch_norm_modules_",
         "dispatch.layers.vmap": "chunk_vmap",
     },
-    "functorch.experimental.control_flow": {"": "cond"},
+    "functorch.experimental.control_flow": {"": "cond", "_higher_order_ops": "map"},
     "ao.nn.quantized.dynamic.modules": {_DYNAMIC: "Linear"},
     "ao.nn.quantized.dynamic.modules.linear": {_DYNAMIC: "Linear"},
     "ao.nn.quantized.modules": {_DYNAMIC: "LinearPackedParams"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar, overload
@@ -20,6 +21,13 @@ def decorated(function: Function, context: Callable[[], AbstractContextManager[N
     The body of a generator function runs as its values are requested. Each step enters the context, and the caller's
     mode is restored between steps.
     """
+    if inspect.isclass(function):
+        warnings.warn(
+            "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+            f"functions or methods, here {function.__name__}.__init__.",
+            FutureWarning,
+            stacklevel=3,
+        )
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)

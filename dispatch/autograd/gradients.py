@@ -16,6 +16,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ...runtime.transform_stack import is_differentiating
 from ...runtime.transform_stack import stack as transforms
+from ...runtime.user_frame import levels_to_user
 from ..core.dispatcher import Dispatcher
 from ..core.tensor_function import (
     DisableTensorFunctionSubclass,
@@ -141,7 +142,7 @@ def _ignoring_names(grad: Tensor) -> Any:
         "named tensor semantics, so all names will be ignored. In practice all computed gradients will still be "
         "correct according to regular tensor semantics.",
         UserWarning,
-        stacklevel=4,
+        stacklevel=levels_to_user(),
     )
     return _twin_of(grad)
 
@@ -197,7 +198,7 @@ def backward(
                 "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters "
                 "to None after use to break the cycle and avoid the leak.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=levels_to_user(),
             )
         if grad_tensors is None and inputs is None and isinstance(tensors, TensorImpl):
             make = None if modes else _one_plans.get(tensors._spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.transform_stack import note_tracked, stack
 from ...runtime.version_cell import may_have_views
 from .creation import refuse_marked, version_at_creation
 from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, set_edge
@@ -68,6 +69,8 @@ def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
         tensor._spec = tensor._spec.twin
         if cell is not None and may_have_views(tensor, holders + 1):  # this function's `cell`
             tell_views(tensor, cell)
+        if stack.levels:
+            note_tracked(tensor)
 
 
 def tell_views(base: TensorImpl, cell: list[int]) -> None:
@@ -80,17 +83,29 @@ def tell_views(base: TensorImpl, cell: list[int]) -> None:
             holder._autograd.version = -1
 
 
+def forget_history(base: TensorImpl) -> None:
+    """Take a tensor and its views out of the graph of a transform that has ended.
+
+    Nodes that saved the tensor stay as they are: no gradient by it is asked of them any more.
+    """
+    for tensor in (base, *_views_of(base)):
+        tensor._spec = tensor._spec.detached
+        tensor._autograd = None
+
+
+def _views_of(base: TensorImpl) -> list[TensorImpl]:
+    if not may_have_views(base):  # finding referrers scans all objects of the process
+        return []
+    return [h for h in gc.get_referrers(base) if isinstance(h, TensorImpl) and h._view_base is base]
+
+
 def follow_leaf(base: TensorImpl) -> None:
     """Update views made before a leaf began or stopped to require grad, so that they follow the leaf.
 
     A view is a leaf unless its memory was written after its creation; then its history leads to the base. Views are
     found among the objects that refer to the base, so the caller first checks that views may exist.
     """
-    if not may_have_views(base):  # finding referrers scans all objects of the process
-        return
-    for holder in gc.get_referrers(base):
-        if not isinstance(holder, TensorImpl) or holder._view_base is not base:
-            continue
+    for holder in _views_of(base):
         spec, meta = holder._spec, holder._autograd
         if base._spec.requires_grad:
             if spec.requires_grad or not (spec.dtype.is_floating_point or spec.dtype.is_complex):

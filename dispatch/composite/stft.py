@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.user_frame import levels_to_user
 from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..structured.meta.dims import wrap_dim
@@ -209,7 +210,7 @@ def istft(
         warnings.warn(
             "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
             "Please check your center and hop_length settings.",
-            stacklevel=2,
+            stacklevel=levels_to_user(),
         )
         signal = ops.constant_pad_nd(signal, [0, end - whole])
     return signal

@@ -57,7 +57,8 @@ def eigenpairs(
     if A.requires_grad:
         if B is not None:
             raise RuntimeError("lobpcg: a gradient of 'A' is supported without argument 'B' only")
-        values, vectors = _ops.linalg_eigh(A)
+        # `eigh` reads the lower triangle alone, and the gradient belongs to both.
+        values, vectors = _ops.linalg_eigh((A + A.mT) / 2)
         if downwards:
             values, vectors = values.flip(-1), vectors.flip(-1)
         return values[..., :count], vectors[..., :count]

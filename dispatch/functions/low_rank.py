@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.layout import strided
+from ...runtime.user_frame import levels_to_user
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 
@@ -102,7 +103,8 @@ def lu(
         ([[4.0, 2.0], [0.25, 1.5]], [2, 2])
     """
     warnings.warn(
-        "tt.lu is deprecated in favor of tt.linalg.lu_factor and tt.linalg.lu_factor_ex", stacklevel=3
+        "tt.lu is deprecated in favor of tt.linalg.lu_factor and tt.linalg.lu_factor_ex",
+        stacklevel=levels_to_user(),
     )
     with_infos = bool(get_infos)
     factors = _ops._lu_with_info(A, pivot=pivot, check_errors=False)

@@ -18,6 +18,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.storage import Storage
 from ...runtime.traceback_filter import api_boundary
+from ...runtime.user_frame import levels_to_user
 from ..core.deprecated_call import is_warn_always_enabled, set_warn_always
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
@@ -43,7 +44,7 @@ def _former(
         warnings.warn(
             f"{name}() is deprecated. Please use {today.__name__}('{kind}'{rest}) instead.",
             DeprecationWarning,
-            stacklevel=4,
+            stacklevel=levels_to_user(),
         )
 
     def ask() -> Any:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ...runtime.user_frame import levels_to_user
 from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
 from ..methods.unique import unique as _unique
@@ -309,7 +310,7 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
     if indexing is None:
         warnings.warn(
             "meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
         indexing = "ij"
     return _ops.meshgrid(_listed(tensors), indexing=indexing)

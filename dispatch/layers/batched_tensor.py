@@ -7,6 +7,7 @@ batching rules, below autograd.
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any, NoReturn, Self
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
@@ -14,6 +15,7 @@ from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.storage import address_of, root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import MAX_SPECS, TensorSpec
+from ...runtime.transform_stack import tracked_text, tracking_levels
 from ..core.tensor_function import disabled_tensor_function, plain_classes
 from ..tensor import Tensor
 from .levels import VmapLevel, is_visible
@@ -122,11 +124,10 @@ class BatchedTensor(Tensor):
     __tensor_function__: Any = disabled_tensor_function
 
     def __repr__(self) -> str:
-        from textwrap import indent
-
         data: BatchedValue = self._data
         body = indent(repr(data.value), " " * 4)
-        return f"BatchedTensor(lvl={data.level.number}, bdim={data.dim}, value=\n{body}\n)"
+        text = f"BatchedTensor(lvl={data.level.number}, bdim={data.dim}, value=\n{body}\n)"
+        return tracked_text(text, [n for n in tracking_levels(self) if n > data.level.number])
 
     def item(self) -> NoReturn:
         """Raise RuntimeError: there is one value for each example."""

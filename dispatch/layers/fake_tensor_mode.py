@@ -91,7 +91,7 @@ class FakeTensor(TracedFakeTensor):
         constant: The real tensor of the element, if it is known; else None.
     """
 
-    __slots__ = ("constant", "fake_mode")
+    __slots__ = ()  # `functionalize` makes its handles fake tensors by their class.
 
     constant: TensorImpl | None
     fake_mode: FakeTensorMode | None

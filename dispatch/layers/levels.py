@@ -6,14 +6,17 @@ levels outside it, so that nested transforms unwind from the inside out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.local_dispatch_key_set import local
+from ...runtime.tensor_impl import TensorImpl
 from ...runtime.transform_stack import stack as _stack
+from ..autograd.node import root_edge
 
 Result = TypeVar("Result")
 
@@ -51,9 +54,11 @@ class GradLevel(Level):
     """A `grad` in progress: the surrounding grad mode, in which outer levels continue to compute.
 
     `depth` is the number of levels around it when it began. There are more when its backward runs within others.
+    `tracked` refers to the tensors that a write has made a part of the graph while it was the innermost. `sources` are
+    the tensors by which it differentiates.
     """
 
-    __slots__ = ("depth", "outer_grad_mode")
+    __slots__ = ("depth", "outer_grad_mode", "sources", "tracked")
 
     differentiates = True
 
@@ -61,6 +66,24 @@ class GradLevel(Level):
         super().__init__(number)
         self.outer_grad_mode = outer_grad_mode
         self.depth = depth
+        self.tracked: list[weakref.ref[Any]] = []
+        self.sources: Sequence[Any] = ()
+
+    def tracks(self, tensor: TensorImpl) -> bool:
+        """Return True if the tensor is a source, or its graph leads to one."""
+        if not tensor._spec.requires_grad:
+            return False
+        ends = {root_edge(source)[0] for source in self.sources}
+        seen = {root_edge(tensor)[0]}
+        stack = list(seen)
+        while stack:
+            node = stack.pop()
+            if node in ends:
+                return True
+            following = {edge[0] for edge in node.next_edges if edge is not None} - seen
+            seen |= following
+            stack += following
+        return False
 
 
 @contextmanager

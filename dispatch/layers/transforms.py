@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
+from ...runtime.transform_stack import note_tracked
 from ..autograd.creation import unmark
 from ..autograd.forward_ad import _set_fwd_grad_enabled, dual_level, make_dual, unpack_dual
 from ..autograd.gradients import grad as gradients
+from ..autograd.inplace import forget_history
 from ..autograd.node import AccumulateGrad, Node, root_edge
 from ..autograd.saved_tensors import disable_saved_tensors_hooks
 from ..autograd.tangents import depths, set_tangents, tangents_of
 from ..generated import functions as ops
 from .batched_tensor import BatchedTensor, batched, level_of
-from .levels import entered_grad, innermost_vmap, run_below
+from .levels import GradLevel, entered_grad, innermost_vmap, run_below
 from .pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 if TYPE_CHECKING:
@@ -86,6 +88,21 @@ class _Sources:
                 return True
             stack.extend(edge[0] for edge in node.next_edges if edge is not None)
         return False
+
+    def release(self, level: GradLevel, outputs: Sequence[Any]) -> None:
+        """Take captured tensors that the function wrote out of the graph, unless the caller's gradients need it.
+
+        The surrounding transform does so for those that depend on its own sources. Outputs stay in the graph.
+        """
+        kept = {id(each) for o in outputs for each in (o, o._view_base)}
+        for reference in level.tracked:
+            tensor = reference()
+            if tensor is None or not tensor._spec.requires_grad or id(tensor) in kept:
+                continue
+            if self.depend_on_others([tensor]):
+                note_tracked(tensor)
+            else:
+                forget_history(tensor)
 
 
 def _alias(tensor: Any) -> Any:
@@ -207,8 +224,9 @@ def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         positions = chosen_arguments(args, argnums, "grad")
         outer = is_grad_enabled()
-        with disable_saved_tensors_hooks(_NO_HOOKS), entered_grad():
+        with disable_saved_tensors_hooks(_NO_HOOKS), entered_grad() as level:
             sources = _Sources(tuple(args[p] for p in positions), "grad")
+            level.sources = sources.tensors
             set_grad_enabled(True)
             try:
                 result = func(*with_chosen(args, positions, sources.tree), **kwargs)
@@ -220,6 +238,7 @@ def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) 
                 set_grad_enabled(outer)
         if not linked:
             output, aux = lowered(output), tree_map(lowered, aux)
+        sources.release(level, [output])
         inputs = tree_unflatten(grads, sources.spec)
         inputs = inputs[0] if isinstance(argnums, int) else inputs
         return inputs, ((output, aux) if has_aux else output)
@@ -318,6 +337,7 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
     outer = is_grad_enabled()
     with disable_saved_tensors_hooks(_NO_HOOKS), entered_grad() as level:
         sources = _Sources(primals, "vjp(f, *primals)")
+        level.sources = sources.tensors
         set_grad_enabled(True)
         try:
             result = func(*sources.tree)
@@ -357,6 +377,7 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
         outputs_for_caller, aux = [lowered(o) for o in outputs], tree_map(lowered, aux)
     else:
         outputs_for_caller = outputs
+    sources.release(level, outputs)
     value = tree_unflatten(outputs_for_caller, spec)
     return (value, pull_back, aux) if has_aux else (value, pull_back)
 

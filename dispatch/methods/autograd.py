@@ -18,6 +18,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import IN_PLACE_OF_DENSE, OVERRIDE_FLAG
 from ...runtime.traceback_filter import hide_inner_frames
 from ...runtime.transform_stack import OR_FUNCTIONAL, refuse_inside_transform
+from ...runtime.user_frame import levels_to_user
 from ..autograd import gradients as functional
 from ..autograd.creation import version_at_creation
 from ..autograd.engine import own_copy
@@ -215,7 +216,7 @@ class AutogradMethods(_Base):
                 "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor "
                 "by mistake, make sure you access the leaf Tensor instead.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=levels_to_user(),
             )
         return meta.grad
 

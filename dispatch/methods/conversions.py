@@ -20,6 +20,7 @@ from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
+from ...runtime.user_frame import levels_to_user
 from ...runtime.version_cell import LENT, lend
 from ..core.factory_options import check_flags
 from ..core.op_overload import find_overload
@@ -51,13 +52,13 @@ def _warn_of_transposed(ndim: int, name: str) -> None:
         remedy = (
             "Consider using x.conj()." if name == "H" else "This function is the identity in these cases."
         )
-        warnings.warn(f"Tensor.{name} is deprecated on 0-D tensors. {remedy}", stacklevel=3)
+        warnings.warn(f"Tensor.{name} is deprecated on 0-D tensors. {remedy}", stacklevel=levels_to_user())
     elif name == "T":
         warnings.warn(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will "
             "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
             "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
 
 

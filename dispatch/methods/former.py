@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...runtime.storage import address_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
+from ...runtime.user_frame import levels_to_user
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_variadic
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class FormerMethods(_Base):
 def _reshaped(tensor: Any, *sizes: Any) -> Tensor:
     import warnings
 
-    warnings.warn("non-inplace resize is deprecated", stacklevel=3)
+    warnings.warn("non-inplace resize is deprecated", stacklevel=levels_to_user())
     result: Tensor = tensor.reshape(*sizes)
     return result
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from ...runtime.qscheme import per_tensor_affine
 from ...runtime.scalar_type import QUANTIZED, bool_, get_default_dtype, int64
+from ...runtime.transform_stack import tracked_text, tracking_levels
 from ..autograd.tangents import tangents_of
 from ..core.tensor_function import plain_classes
 from ..scalars import readable
@@ -26,8 +27,13 @@ def tensor_text(tensor: Tensor, contents: str | None = None) -> str:
     """Return ``tensor([...], dtype=..., device=..., requires_grad=...)``, omitting defaults.
 
     A subclass's name replaces ``tensor``; parameters are wrapped in ``Parameter(...)``. `contents` replaces the text of
-    the elements, or of a sparse tensor's parts.
+    the elements, or of a sparse tensor's parts. A tensor by which `tt.func.grad` differentiates, or that depends on
+    one, is shown in ``GradTrackingTensor(...)`` inside of the function.
     """
+    levels = tracking_levels(tensor)
+    if levels:
+        plain = type(tensor).from_data(tensor._data, tensor._spec.detached)
+        return tracked_text(_text(plain, contents), levels)
     text = _text(tensor, contents)
     return f"Parameter({text})" if getattr(tensor, "_is_param", False) is True else text
 

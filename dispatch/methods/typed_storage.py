@@ -21,6 +21,7 @@ from ...runtime.device import device as Device
 from ...runtime.quantized_data import INTEGERS
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.storage import TypedStorageBase
+from ...runtime.user_frame import levels_to_user
 from ..generated import functions as _ops
 from ..tensor import Tensor
 from ..tensor_data import tensor
@@ -59,7 +60,7 @@ def warn() -> None:
             "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
             "class. This should only matter to you if you are using storages directly. To access UntypedStorage "
             "directly, use tensor.untyped_storage() instead of tensor.storage()",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
 
 

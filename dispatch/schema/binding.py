@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from ...runtime.tensor_impl import TensorImpl
 from .function_schema import FunctionSchema, OperatorName
 from .mismatch import describe_call, describe_mismatch, explain, explain_operator_call, python_signature
 
@@ -48,9 +49,23 @@ def bind_operator(
         RuntimeError: for missing, superfluous, unknown, repeated and ill-typed arguments.
     """
     bound = schema.signature.bind(args, kwargs)
+    if bound is None and len(args) <= len(schema.arguments):
+        bound = schema.signature.bind(_iterated(schema, args), kwargs)
     if bound is None:
         raise RuntimeError(explain_operator_call(schema, args, kwargs or _NO_KWARGS))
     return bound
+
+
+def _iterated(schema: FunctionSchema, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace tensors that stand for lists of optional tensors by their slices, as PyTorch iterates them."""
+    return tuple(
+        [
+            tuple(value.unbind(0))  # type: ignore[attr-defined]
+            if str(argument.type) == "Tensor?[]" and isinstance(value, TensorImpl) and value._spec.ndim
+            else value
+            for value, argument in zip(args, schema.arguments, strict=False)
+        ]
+    )
 
 
 def resolve_operator(
@@ -64,6 +79,11 @@ def resolve_operator(
     found = _first_match(schemas, args, kwargs)
     if found is not None:
         return found
+    for schema in schemas:
+        if len(args) <= len(schema.arguments):
+            found = _first_match([schema], _iterated(schema, args), kwargs)
+            if found is not None:
+                return found
     has_out = kwargs.get("out") is not None
     spread = [(schema, (_spread_out(schema, kwargs) if has_out else None) or kwargs) for schema in schemas]
     reasons = [explain_operator_call(schema, args, given) for schema, given in spread]

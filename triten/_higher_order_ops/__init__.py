@@ -1,5 +1,6 @@
 """Operators that take functions, which programs import by PyTorch's private name (`torch._higher_order_ops`)."""
 
 from .associative_scan import associative_scan as associative_scan
+from .map import map as map
 
-__all__ = ["associative_scan"]
+__all__ = ["associative_scan", "map"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+from ..runtime.user_frame import levels_to_user
 
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
@@ -92,7 +93,7 @@ def _channels(name: str, rank: int, input: Tensor, p: float, training: bool, inp
         warnings.warn(
             f"{name}: Received a {dims}-D input to {name}, which is deprecated and will result in an error in a "
             "future release.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
         unbatched = False
     if rank == 2 and dims == 3:
@@ -101,7 +102,7 @@ def _channels(name: str, rank: int, input: Tensor, p: float, training: bool, inp
             "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will "
             "change in a future release to interpret the input as one without a batch dimension, i.e. shape "
             "(C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
         unbatched = False
     if inplace:

@@ -69,6 +69,7 @@ from ..dispatch.tensor import Tensor
 from ..runtime.errors import not_a_tensor
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.traceback_filter import hide_inner_frames
+from ..runtime.user_frame import levels_to_user
 from . import (
     activations,
     bags,
@@ -94,7 +95,7 @@ from .losses import *  # noqa: F403
 from .multi_head import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
-from .reductions import WRAPPED, reduction_of
+from .reductions import reduction_of
 from .resampling import *  # noqa: F403
 from .scaled_products import *  # noqa: F403
 from .sequence_losses import *  # noqa: F403
@@ -155,13 +156,13 @@ __all__ = [
 ]
 
 
-def _implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
+def _implicit_dim(name: str, input: Any) -> int:
     rank = input.dim()
     dim = 0 if rank in (0, 1, 3) else 1
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. "
         "Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel,
+        stacklevel=levels_to_user(),
     )
     return dim
 
@@ -223,7 +224,7 @@ def softmin(
         >>> tt.nn.functional.softmin(tt.zeros(2), dim=0)
         tensor([0.5000, 0.5000])
     """
-    return _softmax(neg(input), _implicit_dim("softmin", input, WRAPPED) if dim is None else dim, dtype)
+    return _softmax(neg(input), _implicit_dim("softmin", input) if dim is None else dim, dtype)
 
 
 def log_softmax(
@@ -350,21 +351,21 @@ def cross_entropy(
             label_smoothing=label_smoothing,
         )
     try:
-        chosen = reduction_of(reduction, size_average, reduce, 3)
+        chosen = reduction_of(reduction, size_average, reduce)
         return cross_entropy_loss(input, target, weight, chosen, ignore_index, float(label_smoothing))
     except BaseException:
         hide_inner_frames()
         raise
 
 
-def _of_one_shape(input: Tensor, target: Tensor, stacklevel: int = WRAPPED) -> tuple[Tensor, Tensor]:
+def _of_one_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Broadcast both tensors, so that neither is a 0-d operand in type promotion. Warn if their shapes differ."""
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
             "same size.",
-            stacklevel=stacklevel,
+            stacklevel=levels_to_user(),
         )
         input, target = _broadcast_tensors([input, target])
     return input, target
@@ -423,8 +424,8 @@ def mse_loss(
             weight=weight,
         )
     try:
-        input, target = _of_one_shape(input, target, 3)
-        chosen = reduction_of(reduction, size_average, reduce, 3)
+        input, target = _of_one_shape(input, target)
+        chosen = reduction_of(reduction, size_average, reduce)
         if weight is not None:
             return _weighted(_mse_loss(input, target, 0), weight, chosen)
         return _mse_loss(input, target, chosen)

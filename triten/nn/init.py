@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import no_grad
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.user_frame import levels_to_user
 
 if TYPE_CHECKING:
     from ..runtime.generator import Generator
@@ -126,7 +127,7 @@ def trunc_normal_(
         warnings.warn(
             f"mean {mean} is more than 2 std from [{a}, {b}] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
-            stacklevel=2,
+            stacklevel=levels_to_user(),
         )
     low, high = ((1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0 for x in (a, b))
     with no_grad():
@@ -239,7 +240,7 @@ def kaiming_uniform_(
         ValueError: `tensor` has fewer than two dimensions, or `mode` or `nonlinearity` is unknown.
     """
     if tensor.numel() == 0:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=levels_to_user())
         return tensor
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
@@ -260,7 +261,7 @@ def kaiming_normal_(
         ValueError: `tensor` has fewer than two dimensions, or `mode` or `nonlinearity` is unknown.
     """
     if tensor.numel() == 0:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=levels_to_user())
         return tensor
     return normal_(
         tensor,
@@ -320,7 +321,7 @@ def _old_name(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(function)
     def old(*args: Any, **named: Any) -> Tensor:
         message = f"`nn.init.{name}` is now deprecated in favor of `nn.init.{function.__name__}`."
-        warnings.warn(message, FutureWarning, stacklevel=2)
+        warnings.warn(message, FutureWarning, stacklevel=levels_to_user())
         return function(*args, **named)
 
     old.__name__ = old.__qualname__ = name

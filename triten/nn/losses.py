@@ -18,6 +18,7 @@ from ..dispatch.generated import functions as _ops
 from ..dispatch.iterator.broadcast import infer_size
 from ..dispatch.structured.supported_dtypes import C_NAMES
 from ..runtime.local_dispatch_key_set import modes
+from ..runtime.user_frame import levels_to_user
 from .activations import logsigmoid
 from .reductions import reduction_of
 
@@ -83,7 +84,7 @@ def kl_div(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' "
             "divides only by the batch size, and aligns with the KL div math definition. 'mean' will be changed to "
             "behave the same as 'batchmean' in the next major release.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
     return _ops.kl_div(input, target, reduction_of(reduction, size_average, reduce), log_target=log_target)
 

@@ -16,6 +16,7 @@ from ..dispatch.generated import functions as _ops
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.user_frame import levels_to_user
 
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
@@ -90,7 +91,7 @@ def additive(
     if beside is not None and mask.dtype is not beside.dtype:
         warnings.warn(
             f"Support for mismatched {name} and attn_mask is deprecated. Use same type for both instead.",
-            stacklevel=4,
+            stacklevel=levels_to_user(),
         )
     if mask.dtype is bool_:
         return _ops.zeros_like(mask, dtype=dtype).masked_fill_(mask, -math.inf)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import warnings
 
+from ..runtime.user_frame import levels_to_user
+
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 """Names of reductions, and what operators call them."""
-
-
-WRAPPED = 4
-"""The ``stacklevel`` of a warning, from a function that one with `overridable` calls."""
 
 
 def get_enum(reduction: str) -> int:
@@ -22,7 +20,8 @@ def get_enum(reduction: str) -> int:
     """
     if reduction == "elementwise_mean":
         warnings.warn(
-            "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=2
+            "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
+            stacklevel=levels_to_user(),
         )
         reduction = "mean"
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
@@ -30,16 +29,13 @@ def get_enum(reduction: str) -> int:
     return REDUCTIONS[reduction]
 
 
-def legacy_get_string(
-    size_average: bool | None, reduce: bool | None, emit_warning: bool = True, stacklevel: int = 2
-) -> str:
+def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
     """Return the name of the reduction that two deprecated flags stand for (`torch.nn._reduction`).
 
     Args:
         size_average: False sums losses; True and None average them.
         reduce: False leaves losses as they are.
         emit_warning: If True, warn of the deprecation.
-        stacklevel: Place of the warning, as `warnings.warn` counts it.
 
     Example:
         >>> from triten.nn.reductions import legacy_get_string
@@ -51,19 +47,17 @@ def legacy_get_string(
     if emit_warning:
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            stacklevel=stacklevel,
+            stacklevel=levels_to_user(),
         )
     return reduction
 
 
 def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:
     """Return what operators call the reduction that two deprecated flags stand for (`torch.nn._reduction`)."""
-    return REDUCTIONS[legacy_get_string(size_average, reduce, emit_warning, 3)]
+    return REDUCTIONS[legacy_get_string(size_average, reduce, emit_warning)]
 
 
-def reduction_of(
-    reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = WRAPPED
-) -> int:
+def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
     """Return an operator's reduction enum from its name, or from PyTorch's two deprecated flags.
 
     Raises:
@@ -75,7 +69,7 @@ def reduction_of(
         2
     """
     if size_average is not None or reduce is not None:
-        reduction = legacy_get_string(size_average, reduce, stacklevel=stacklevel + 1)
+        reduction = legacy_get_string(size_average, reduce)
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return REDUCTIONS[reduction]

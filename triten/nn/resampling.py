@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..runtime.tensor_impl import TensorImpl
+from ..runtime.user_frame import levels_to_user
 
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
@@ -236,7 +237,8 @@ def upsample(
         [[[1.0, 1.0, 1.0]]]
     """
     warnings.warn(
-        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=levels_to_user(),
     )
     return interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -265,7 +267,7 @@ def upsample_nearest(
     """
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=3,
+        stacklevel=levels_to_user(),
     )
     return interpolate(input, size, scale_factor, mode="nearest")
 
@@ -294,7 +296,7 @@ def upsample_bilinear(
     """
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=3,
+        stacklevel=levels_to_user(),
     )
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
@@ -347,7 +349,7 @@ def grid_sample(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
             "details.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
         align_corners = False
     return ops.grid_sampler(
@@ -382,7 +384,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
             "details.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
         align_corners = False
     if not theta.is_floating_point():
@@ -404,7 +406,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         warnings.warn(
             "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when align_corners=True. This "
             "is not an intended use case of affine_grid. See the documentation of affine_grid for details.",
-            stacklevel=3,
+            stacklevel=levels_to_user(),
         )
     return ops.affine_grid_generator(theta, size, align_corners)
 

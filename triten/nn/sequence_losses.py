@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+from ..runtime.user_frame import levels_to_user
 from .reductions import reduction_of
 
 if TYPE_CHECKING:
@@ -134,7 +135,10 @@ def linear_cross_entropy(
         tensor(0.6931)
     """
     if options is not None:
-        warnings.warn("linear_cross_entropy: ``options`` ignored: logits are computed whole.", stacklevel=2)
+        warnings.warn(
+            "linear_cross_entropy: ``options`` ignored: logits are computed whole.",
+            stacklevel=levels_to_user(),
+        )
     if input.dim() < 1 or input.dim() > 2:
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if linear_weight.dim() < 2:

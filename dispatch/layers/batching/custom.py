@@ -64,7 +64,8 @@ def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
     if dim is None:
         return
     if isinstance(dim, list | tuple):
-        if not isinstance(output, list | tuple) or len(output) != len(dim):
+        is_alike = isinstance(output, list if isinstance(dim, list) else tuple)
+        if not is_alike or len(output) != len(dim):
             raise RuntimeError(
                 f"vmap rule of {name} returned an incompatible (output, out_dims) tuple. Expected out_dims={dim!r} to "
                 "be compatible with the structure of `output`: they are not one for each of the outputs"

@@ -139,9 +139,12 @@ def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, An
 
 
 def functional(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Run `bernoulli` or `normal` with tensor parameters."""
+    """Run an operator with tensor parameters, with examples one after another: `_sample_dirichlet` reads rows, and
+    random numbers follow the order of the elements.
+    """
     refuse_same(batch)
-    return pointwise(batch, dims, *args)
+    opened = [a if d is None else front(a, d) for a, d in zip(args, dims, strict=True)]
+    return pointwise(batch, tuple([None if d is None else 0 for d in dims]), *opened)
 
 
 def multinomial(batch: Batch, dims: Dims, self: Tensor, count: int, *rest: Any) -> tuple[Any, Any]:

@@ -358,6 +358,8 @@ class Layer:
             spec = value._spec.detached
             spec = spec.replace(keys=spec.keys & ~FORWARD_BIT | handle._spec.keys & FORWARD_BIT)
             handle.__class__ = type(value)
+            if handle.__class__ is not Tensor:
+                vars(handle).update(vars(value))
             handle._data = value._data
             handle._spec = spec.differentiable if handle._spec.requires_grad else spec
             if self.copies and handle._view_base is not None:

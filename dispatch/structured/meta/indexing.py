@@ -16,6 +16,7 @@ from ....runtime.memory_format import contiguous_strides, dense_strides_like, pr
 from ....runtime.scalar_type import bool_, int32, int64, uint8
 from ....runtime.spare_memory import CHECKED_FROM, require_memory
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.user_frame import levels_to_user
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ...iterator.broadcast import infer_size
@@ -187,7 +188,7 @@ def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
             warnings.warn(
                 "indexing with dtype triten.uint8 is now deprecated, please use a dtype triten.bool instead.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=levels_to_user(),
             )
         for position, size in enumerate(spec.sizes):
             if d + position >= self.ndim:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.scalar_type import bool_, dtype_of_number, int32
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
+from ....runtime.user_frame import levels_to_user
 from ...iterator.tensor_iterator import TensorIterator, TensorIteratorConfig
 from ..meta_base import MetaBase
 
@@ -365,7 +366,7 @@ def where(meta: MetaBase, condition: TensorSpec, self: PromotedOperand, other: P
             "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
             "version of PyTorch. Use a boolean condition instead.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=levels_to_user(),
         )
     scalar = TensorSpec.contiguous((), bool_, condition.device)
     values = [scalar.replace(dtype=dtype_of(o)) if both_numbers(self, other) else o for o in (self, other)]

@@ -298,3 +298,16 @@ def test_inference_tensors_alone_are_not_recorded(call: Any, requires_grad: bool
     with tt.inference_mode():
         x = tt.ones(2, 3, requires_grad=True)
     assert x.requires_grad and call(x).requires_grad == requires_grad
+
+
+def test_a_decorated_class_warns_and_is_made_in_the_mode() -> None:
+    with pytest.warns(FutureWarning, match="Decorating classes is deprecated") as caught:
+
+        @tt.no_grad()
+        class Made:
+            def __init__(self) -> None:
+                self.enabled = tt.is_grad_enabled()
+
+    assert caught[0].filename == __file__
+    assert not Made().enabled
+    assert tt.is_grad_enabled()

@@ -241,3 +241,13 @@ def test_operators_may_be_compared_by_identity():
     assert seen == [(True, True, False)]
     for each in (tt.ops.aten.add.Tensor, tt.ops.aten.add):
         assert pickle.loads(pickle.dumps(each)) is copy.deepcopy(each) is each
+
+
+def test_a_tensor_stands_for_a_list_of_optional_tensors() -> None:
+    x, index = tt.arange(24).reshape(2, 3, 4), tt.tensor([1, 2])
+    for operator in (tt.ops.aten.index, tt.ops.aten.index.Tensor):
+        assert operator(x, index).tolist() == x[1, 2].tolist()
+        with pytest.raises(RuntimeError, match="Expected a value of type"):
+            operator(x, tt.tensor(1))
+        with pytest.raises(RuntimeError):
+            operator(x, index, index, index)

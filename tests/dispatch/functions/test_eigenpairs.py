@@ -95,3 +95,16 @@ def test_a_cluster_of_equal_eigenvalues(device):
     A = tt.diag(tt.tensor([5.0, 5.0, 5.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0], device=device, dtype=tt.float64))
     values, vectors = tt.lobpcg(A, k=3)
     assert tt.allclose(values, tt.full_like(values, 5.0)) and tt.allclose(A @ vectors, 5 * vectors, atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_gradient_is_that_of_the_symmetric_part(largest: bool) -> None:
+    tt.manual_seed(0)
+    A = tt.rand(2, 6, 6, dtype=tt.float64)
+    A = ((A @ A.mT) / 10).requires_grad_()
+    X = tt.eye(6, 1, dtype=tt.float64).expand(2, 6, 1)
+
+    def values(A: tt.Tensor) -> tt.Tensor:
+        return tt.lobpcg(A, 1, X=X, largest=largest)[0]
+
+    assert tt.autograd.gradcheck(values, A, check_batched_grad=False)

@@ -216,3 +216,23 @@ def test_the_states_of_generators_are_real() -> None:
         tt.set_rng_state(state)
         assert tt.get_rng_state().tolist() == outside.tolist()
         tt.set_rng_state(outside)
+
+
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+def test_functionalized_functions_of_fake_tensors_give_fake_tensors_of_the_mode(remove: str) -> None:
+    def function(x):
+        y = x.clone()
+        row = y[0]
+        row.add_(1)
+        x.mul_(2)
+        return y, row
+
+    mode = FakeTensorMode()
+    x = mode.from_tensor(tt.ones(2, 3))
+    results = tt.func.functionalize(function, remove=remove)(x)
+    assert [type(each) for each in results] == [FakeTensor, FakeTensor]
+    assert [each.shape for each in results] == [(2, 3), (3,)]
+    assert all(each.fake_mode is mode for each in results)
+    assert type(results[0].sum() + 1) is FakeTensor
+    with pytest.raises(DataDependentOutputException):
+        tt.func.functionalize(lambda x: x.sum().item())(x)

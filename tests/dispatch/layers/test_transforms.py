@@ -592,3 +592,79 @@ def test_arguments_by_position() -> None:
         slice_argnums(("a", "b"), (0, -2))
     assert as_tuple(1) == (1,)
     assert as_tuple((1, 2)) == (1, 2)
+
+
+def test_a_captured_tensor_that_was_written_leaves_the_graph_with_the_transform() -> None:
+    captured = tt.zeros(3)
+    head = captured[:2]
+
+    def function(x):
+        head.copy_(x[:2] * 2)
+        return (captured * x).sum()
+
+    x = tt.ones(3)
+    for derivative in (
+        lambda: grad(function)(x),
+        lambda: vjp(function, x)[1](tt.tensor(1.0))[0],
+    ):
+        captured.zero_()
+        assert derivative().tolist() == [4, 4, 0]
+        assert captured.tolist() == [2, 2, 0]
+        assert not captured.requires_grad
+        assert not head.requires_grad
+        assert captured.grad_fn is None
+
+
+def test_second_derivatives_pass_through_a_captured_tensor() -> None:
+    captured = tt.zeros(2)
+
+    def function(x):
+        captured.copy_(x * x)
+        return (captured * x).sum()
+
+    x = tt.tensor([1.0, 2.0])
+    assert grad(lambda x: grad(function)(x).sum())(x).tolist() == [6, 12]
+    assert not captured.requires_grad
+    weight = tt.ones(2, requires_grad=True)
+    result = grad(lambda x: function(x * weight))(x)
+    result.sum().backward()
+    assert weight.grad.tolist() == [9, 36]
+
+
+def test_written_outputs_stay_in_the_graph_of_vjp() -> None:
+    def function(x):
+        out = tt.zeros(2)
+        out[0].copy_(x * 3)
+        return out[:1]
+
+    value, pull_back = vjp(function, tt.tensor(2.0))
+    assert value.tolist() == [6]
+    assert pull_back(tt.ones(1))[0].item() == 3
+
+
+def test_the_text_of_a_tensor_names_the_transforms_that_differentiate_it() -> None:
+    texts: list[str] = []
+
+    def function(x):
+        texts.append("".join(repr(x.sin()).split()))
+        return x.sum()
+
+    def shown(transformed) -> str:
+        transformed(tt.zeros(2))
+        return texts.pop()
+
+    assert shown(grad(function)) == "GradTrackingTensor(lvl=1,value=tensor([0.,0.]))"
+    assert shown(lambda x: vjp(function, x)) == "GradTrackingTensor(lvl=1,value=tensor([0.,0.]))"
+    assert shown(grad(lambda x: grad(function)(x).sum())) == (
+        "GradTrackingTensor(lvl=2,value=GradTrackingTensor(lvl=1,value=tensor([0.,0.])))"
+    )
+    assert shown(vmap(grad(function))) == (
+        "GradTrackingTensor(lvl=2,value=BatchedTensor(lvl=1,bdim=0,value=tensor([0.,0.])))"
+    )
+    assert shown(grad(lambda x: vmap(function)(x).sum())) == (
+        "BatchedTensor(lvl=2,bdim=0,value=GradTrackingTensor(lvl=1,value=tensor([0.,0.])))"
+    )
+    assert shown(grad(lambda x: grad(lambda y: function(x) + y)(x.sum()))) == (
+        "GradTrackingTensor(lvl=1,value=tensor([0.,0.]))"
+    )
+    assert shown(grad(lambda x: function(tt.ones(1)) + x.sum())) == "tensor([0.8415])"

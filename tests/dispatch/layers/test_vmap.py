@@ -386,3 +386,30 @@ def test_chunk_vmap_refuses_no_chunks() -> None:
 
     with pytest.raises(ValueError, match="chunks should be greater than 0"):
         chunk_vmap(tt.sin, chunks=0)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda x: tt.normal(0.0, x),
+        lambda x: tt.normal(x, 1.0),
+        lambda x: tt.normal(x, x),
+        lambda x: tt.bernoulli(x),
+        lambda x: tt.bernoulli(x, 0.5),
+        tt.poisson,
+        tt._standard_gamma,
+        tt._sample_dirichlet,
+    ],
+)
+def test_draws_do_not_depend_on_which_dimension_is_mapped(operator):
+    x = tt.rand(3, 5, 4)
+    tt.manual_seed(3)
+    expected = operator(x.movedim(-1, 0))
+    tt.manual_seed(3)
+    drawn = tt.vmap(operator, in_dims=-1, randomness="different")(x)
+    tt.testing.assert_close(drawn, expected, rtol=0, atol=0)
+
+
+def test_dirichlet_samples_of_a_mapped_last_dimension_sum_to_one():
+    drawn = tt.vmap(tt._sample_dirichlet, in_dims=-1, randomness="different")(tt.ones(3, 4))
+    tt.testing.assert_close(drawn.sum(-1), tt.ones(4))

@@ -411,3 +411,22 @@ def test_user_functions_in_backward_and_custom_functions_are_seen_where_pytorch_
         y = Double.apply(x)
         y.backward()
     assert seen == ["mul", "Tensor.backward"] and x.grad.item() == 2.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tt.ones(2, 3, 4).T,
+        lambda: tt.nn.functional.mse_loss(tt.ones(2), tt.ones(1)),
+        lambda: tt.nn.MSELoss()(tt.ones(2), tt.ones(1)),
+        lambda: tt.nn.functional.softmax(tt.ones(2)),
+        lambda: tt.nn.functional.l1_loss(tt.ones(2), tt.ones(2), reduce=False),
+        lambda: tt.nn.functional.dropout2d(tt.ones(2, 2)),
+    ],
+)
+def test_warnings_in_the_first_call_after_a_mode_name_the_line_of_the_caller(call) -> None:
+    with Log():
+        pass
+    with pytest.warns(UserWarning) as caught:
+        call()
+    assert {each.filename for each in caught} == {__file__}
