@@ -15,6 +15,7 @@ from ...runtime.lapack import find_routine
 from ..plain_numpy import np
 from .batches import FEW
 
+
 def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
     """Return the kernel factory of a stub."""
 

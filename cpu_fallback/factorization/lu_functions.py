@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.library_routine import LIBRARY_DTYPES, check_pivots
+from ...dispatch.structured.library_routine import check_pivots
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.lapack import find_routine
@@ -20,6 +20,7 @@ from ..plain_numpy import np
 from .batches import SMALL, over_batch
 from .matrix_specs import INFO, char_of, flag, in_columns, in_rows, is_one, is_square
 from .one_matrix import permutation, solver_of, unpack_into, unpacker_of
+
 
 def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostKernel | None:
     """Compute L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
