@@ -16,6 +16,7 @@ from . import pointwise_math as m
 from .chains import SMALL
 from .operator_step import Row, Step, check_extremes, inverse, product
 from .pointwise import OPERATORS, ZEROS
+from .vector_passes import NUMPY_HAS_VECTORS
 
 
 def _relu(s: Step) -> Value:
@@ -170,7 +171,7 @@ def _elu(s: Step) -> Value:
 def _softplus(s: Step) -> Value:
     """Lower log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
     s.need("f")
-    if not (wide_functions.NUMPY_HAS_VECTORS or s.dtype == "float64"):
+    if not (NUMPY_HAS_VECTORS or s.dtype == "float64"):
         raise CannotLower("softplus")
     p, a, beta = s.program, s.operand("self"), s.operand("beta")
     scaled = product(s, a, beta)
