@@ -165,6 +165,22 @@ def silu_in(np_dtype: np.dtype[Any]) -> Maker:
     return lambda: chain
 
 
+def elu_backward(alpha: Array, scale: Array, input_scale: Array) -> Chain:
+    """Compute grad * scale above zero, grad * exp(input_scale * a) * (input_scale * alpha * scale) up to zero."""
+    below, zero = np.asarray(input_scale * alpha * scale), np.zeros_like(alpha)
+
+    def chain(out: Array, scratch: Array, grad: Array, a: Array) -> None:
+        np.minimum(a, zero, out=scratch)
+        np.multiply(scratch, input_scale, scratch)
+        np.exp(scratch, scratch)
+        np.multiply(scratch, below, scratch)
+        np.multiply(grad, scratch, scratch)
+        np.multiply(grad, scale, out)
+        np.copyto(out, selected(np.less_equal(a, zero), scratch, out))
+
+    return chain
+
+
 def softplus(beta: Array, threshold: Array) -> Chain:
     """Compute log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
 

@@ -13,8 +13,10 @@ from ..blocks import BLOCK
 from . import gelu as gelu_chain
 from . import gelu_rows, wide_functions, wide_kernels
 from . import pointwise_math as m
+from .chains import SMALL
 from .operator_step import Row, Step, check_extremes, inverse, product
 from .pointwise import OPERATORS, ZEROS
+from .vector_passes import NUMPY_HAS_VECTORS
 
 
 def _relu(s: Step) -> Value:
@@ -148,6 +150,33 @@ def _erf(s: Step) -> Value:
     square = product(s, x, x)
     above, below = (_polynomial(p, coefficients, square) for coefficients in m.ERF_OVER_X)
     return p.convert(p.arithmetic("div", product(s, above, x), below), "float32")
+
+
+def _elu(s: Step) -> Value:
+    """Lower scale * a above zero and alpha * scale * expm1(input_scale * a) below, with the sum of eager kernels."""
+    s.need("f")
+    numbers = [s.raw(name) for name in ("alpha", "scale", "input_scale")]
+    if any(isinstance(number, Node) for number in numbers):
+        raise CannotLower("elu")
+    p, a, zero = s.program, s.operand("self"), s.number(0)
+    scale, below = s.operand("scale"), product(s, s.operand("alpha"), s.operand("scale"))
+    power = product(s, p.minimum(a, zero), s.operand("input_scale"))
+    part, scaled = product(s, s.ufunc(np.expm1, power), below), product(s, a, scale)
+    if s.numel <= SMALL or not numbers[0] * numbers[1] > 0:
+        return p.select(p.compare("lt", a, zero), part, scaled)
+    total = p.arithmetic("add", product(s, p.maximum(a, zero), scale), part)
+    return p.select(p.compare("eq", a, zero), scaled, total)
+
+
+def _softplus(s: Step) -> Value:
+    """Lower log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
+    s.need("f")
+    if not (NUMPY_HAS_VECTORS or s.dtype == "float64"):
+        raise CannotLower("softplus")
+    p, a, beta = s.program, s.operand("self"), s.operand("beta")
+    scaled = product(s, a, beta)
+    raised = p.arithmetic("div", s.ufunc(np.log1p, s.ufunc(np.exp, scaled)), beta)
+    return p.select(p.compare("gt", scaled, s.operand("threshold")), a, raised)
 
 
 def _mish(s: Step) -> Value:
@@ -284,6 +313,7 @@ CALLED = (
 )
 
 ACTIVATIONS: dict[str, Row] = {
+    "elu": _elu,
     "erf": _erf,
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
@@ -300,6 +330,7 @@ ACTIVATIONS: dict[str, Row] = {
     "silu": _silu,
     "silu_backward": _silu_backward,
     "tanh_backward": _tanh_backward,
+    "softplus": _softplus,
     "softshrink": _softshrink,
     "threshold": _threshold,
     "threshold_backward": _threshold_backward,

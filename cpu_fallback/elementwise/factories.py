@@ -8,9 +8,11 @@ from typing import Any
 from ...dispatch.scalars import element_of, fitting_number, overflow_error, real, truncated
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
+from ...runtime.device import CPU
 from ...runtime.float_errors import quietly
+from ...runtime.layout import strided
 from ...runtime.parallel import parallel_for
-from ...runtime.scalar_type import EXPONENTS, PACKED, uint64
+from ...runtime.scalar_type import EXPONENTS, PACKED, int32, int64, uint64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
@@ -197,8 +199,40 @@ def linspace(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+def triangle(call: StructuredCall) -> HostKernel | None:
+    """Return the host kernel of the indices of a triangle's entries, row by row."""
+    row, col, offset, dtype, layout, device, pin = call.args.values()
+    if row < 0 or col < 0 or layout not in (None, strided) or dtype not in (None, int32, int64) or pin:
+        return None
+    if device is not None and device.type != "cpu":
+        return None
+    is_upper = call.name.startswith("triu")
+    first_column = min(max(offset if is_upper else offset + 1, -row), col)
+    starts = np.arange(first_column, first_column + row).clip(0, col)
+    lengths = col - starts if is_upper else starts
+    entries = int(lengths.sum())
+    if not is_upper:
+        starts = np.zeros_like(starts)
+    out_spec = TensorSpec.contiguous((2, entries), dtype or int64, CPU)
+
+    def into(out: Any) -> None:
+        rows, columns = out
+        rows[...] = np.arange(row).repeat(lengths)
+        columns[...] = np.arange(entries)
+        columns -= (lengths.cumsum() - lengths - starts).astype(columns.dtype).repeat(lengths)
+
+    def fresh() -> Any:
+        out = np.empty(out_spec.sizes, out_spec.np_dtype)
+        into(out)
+        return out
+
+    return HostKernel((out_spec,), fresh, into, declines=False)
+
+
 register_stub("fill_stub", "cpu", fill)
 register_stub("fill_host_stub", "cpu", filled)
 register_stub("zero_stub", "cpu", zero)
 register_stub("arange_stub", "cpu", arange)
+register_stub("tril_indices_host_stub", "cpu", triangle)
+register_stub("triu_indices_host_stub", "cpu", triangle)
 register_stub("linspace_stub", "cpu", linspace)

@@ -23,6 +23,9 @@ from ..blocks import Blocks
 from ..plain_numpy import copyto, np
 from ..special.special_math import lgamma
 from ..widen import FULL_FLOATS
+from . import wide_kernels
+from .activation import elu_backward
+from .chains import chained
 from .elementwise import planned, writing
 from .pointwise import by_passes, loaded
 from .pointwise_math import leaky_relu
@@ -113,7 +116,8 @@ def square(call: StructuredCall) -> PlannedKernel:
 
 def ndtr(call: StructuredCall) -> PlannedKernel:
     """Compute the cumulative distribution function of the normal distribution."""
-    return by_passes(call, "special_ndtr", loaded("scipy.special:ndtr"))
+    passes = by_passes(call, "special_ndtr", loaded("scipy.special:ndtr"))
+    return wide_kernels.for_many("special_ndtr", call, passes)
 
 
 def mvlgamma(call: StructuredCall) -> PlannedKernel | None:
@@ -137,9 +141,27 @@ def multivariate(p: int, dtype: Any) -> Callable[[Array], Array]:
     return of
 
 
+def elu_gradient(call: StructuredCall) -> PlannedKernel | None:
+    """Compute the gradient of `elu` from its input."""
+    grad, *_, is_result, own = call.args.values()
+    if is_result or grad.sizes != own.sizes or not grad.numel or not grad.ndim:
+        return None
+    names = ("grad_output", "self_or_result", "alpha", "scale", "input_scale")
+    kernel = chained(call._replace(runtime=names), elu_backward, grad.np_dtype)
+    into, fresh = kernel.into, kernel.fresh
+    return PlannedKernel(
+        lambda out, grad, alpha, scale, slope, own: into(out, grad, own, alpha, scale, slope),
+        None
+        if fresh is None
+        else lambda grad, alpha, scale, slope, own: fresh(grad, own, alpha, scale, slope),
+        kernel.quiet,
+    )
+
+
 HOST_KERNELS = {
     "angle": of_plain(angle),
     "complex": of_plain(complex_, to_complex=True),
+    "elu_backward": of_plain(elu_gradient),
     "mvlgamma": of_plain(mvlgamma),
     "polar": of_plain(polar, to_complex=True),
     "prelu": of_plain(prelu),

@@ -16,7 +16,7 @@ from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN a
 from ..plain_numpy import copyto, np, undispatched
 from .elementwise import making, writing
 from .selection import selected
-from .vector_passes import square_sum
+from .vector_passes import NUMPY_HAS_VECTORS, square_sum
 
 count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
 
@@ -79,12 +79,12 @@ LOG1P_FROM = 1 << 13
 
 
 def log1p(a: Any) -> Any:
-    """Compute log(1 + a); of float32 by NumPy's vector logarithm, corrected for what the sum has lost.
+    """Compute log(1 + a). If NumPy has no vectors of it, float32 takes the logarithm, corrected for the sum's rounding.
 
     Source: Kahan's identity, in Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic",
     1991, theorem 4.
     """
-    if a.dtype != np.float32 or a.size < LOG1P_FROM:
+    if a.dtype != np.float32 or a.size < LOG1P_FROM or NUMPY_HAS_VECTORS:
         return np.log1p(a)
     raised = a + np.float32(1)
     share = raised - np.float32(1)

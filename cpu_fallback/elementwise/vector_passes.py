@@ -10,7 +10,9 @@ the larger operand or the result). Elements that the passes cannot compute use N
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from ..plain_numpy import copyto, np, undispatched
@@ -21,6 +23,11 @@ Array = np.ndarray[Any, Any]
 
 square_sum: Callable[[Any, Any], Any] = undispatched(np.vdot)
 """``square_sum(a, a)``: the quickest way to see whether some element is NaN, or all are small."""
+
+NUMPY_HAS_VECTORS = sys.platform == "linux" and bool(
+    import_module("numpy._core._multiarray_umath").__cpu_features__.get("AVX512_SKX")
+)
+"""True if NumPy's own functions of float32 are vector loops (SVML)."""
 
 LONG = 1 << 12
 """Elements from which the passes are quicker."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 import numpy as np
 
 from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
+from .vector_passes import NUMPY_HAS_VECTORS
 
 F64, I64 = "float64", "int64"
 
@@ -335,6 +334,42 @@ def erfc(s: Steps, a: Value) -> Value:
     return s.select(s.less(a, s.number(0)), s.sub(s.number(2), made), made)
 
 
+INVERSE_ERROR = (
+    (
+        *(0.8862269254428251, 0.20897638434041757, 0.031075130291783336, 0.002948146702001429),
+        *(
+            0.0001243053385349931,
+            -1.6974746927671043e-06,
+            5.163717395421961e-07,
+            2.037388320007366e-07,
+            5.487954635837538e-10,
+        ),
+    ),
+    (
+        *(1.0, -0.025994790038284688, 0.028837920550462328, -0.0012495079275434112),
+        *(0.00016761541719385599, -9.948793686436765e-06, 1.0142039735503165e-06, 1.740682177874513e-08),
+    ),
+)
+"""erfinv(x) / x as a quotient of polynomials in -log(1 - x^2), fitted up to 16.4: off by 1.4e-10 of itself."""
+
+
+def erfinv(s: Steps, a: Value) -> Value:
+    """Compute the inverse of erf: infinite at 1 and -1, NaN beyond."""
+    one = s.number(1)
+    rest = s.mul(s.sub(one, a), s.add(one, a))
+    exponent, part = _logarithm(s, rest)
+    w = s.sub(s.number(0), s.fused(exponent, s.number(LN2), part))
+    above, below = (polynomial(s, coefficients, w) for coefficients in INVERSE_ERROR)
+    made = s.mul(a, s.div(above, below))
+    made = s.select(s.equal(rest, s.number(0)), s.mul(a, s.number(math.inf)), made)
+    return s.select(s.less(rest, s.number(0)), s.number(math.nan), made)
+
+
+def ndtr(s: Steps, a: Value) -> Value:
+    """Compute the cumulative distribution function of the normal distribution."""
+    return s.mul(erfc(s, s.mul(a, s.number(-math.sqrt(0.5)))), s.number(0.5))
+
+
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "acos": acos,
     "asin": asin,
@@ -343,20 +378,18 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "atanh": atanh,
     "cosh": cosh,
     "erfc": erfc,
+    "erfinv": erfinv,
     "exp2": exp2,
     "expm1": expm1,
     "log10": log10,
     "log1p": log1p,
     "log2": log2,
+    "special_ndtr": ndtr,
     "sinh": sinh,
     "tan": tan,
 }
 """By stub."""
-NUMPY_HAS_VECTORS = sys.platform == "linux" and bool(
-    import_module("numpy._core._multiarray_umath").__cpu_features__.get("AVX512_SKX")
-)
-"""True if NumPy's own functions of float32 are vector loops (SVML), which are as quick as these."""
-SERVED = frozenset(["erfc"] if NUMPY_HAS_VECTORS else FUNCTIONS)
+SERVED = frozenset(["erfc", "erfinv", "special_ndtr"] if NUMPY_HAS_VECTORS else FUNCTIONS)
 """Functions that these instructions compute for many elements."""
 
 

@@ -13,9 +13,7 @@ from ...runtime import lapack
 from ...runtime.float_errors import quietly
 from ...runtime.lapack import find_routine
 from ..plain_numpy import np
-
-FEW = 16
-"""Largest batch whose matrices are processed sequentially."""
+from .batches import FEW
 
 
 def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.library_routine import LIBRARY_DTYPES, check_pivots
+from ...dispatch.structured.library_routine import check_pivots
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.device import CPU
 from ...runtime.lapack import find_routine
@@ -17,11 +17,9 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import int32
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .matrix_specs import FEW, INFO, char_of, flag, in_columns, in_rows, is_one, is_square
+from .batches import SMALL, over_batch
+from .matrix_specs import INFO, char_of, flag, in_columns, in_rows, is_one, is_square
 from .one_matrix import permutation, solver_of, unpack_into, unpacker_of
-
-SMALL = 4096
-"""Elements up to which a mask of a matrix is kept with a plan."""
 
 
 def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostKernel | None:
@@ -126,17 +124,18 @@ def det(A: TensorSpec) -> HostKernel | None:
     return HostKernel((in_rows(A.dtype),), compute)
 
 
-def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
-    """Return a function that computes a real matrix's determinant as sign and logarithm, with LU and pivots."""
+def _sign_and_log(char: str) -> Callable[[Any], tuple[float, float]]:
+    """Return a function that computes a real matrix's determinant as sign and logarithm."""
     factor = find_routine(char, "getrf")
 
-    def compute(a: Any) -> tuple[float, Any, Any, Any]:
+    def compute(a: Any) -> tuple[float, float]:
         lu, pivots, _ = factor(a)
         sign: float = sign_of(pivots.tolist())
-        diagonal = lu.diagonal()
-        for value in diagonal.tolist():
+        log = 0.0
+        for value in lu.diagonal().tolist():
             sign *= (value > 0) - (value < 0)
-        return sign, np.add.reduce(np.log(np.abs(diagonal))), lu, pivots
+            log += math.log(abs(value)) if value else -math.inf
+        return sign, log
 
     return compute
 
@@ -149,10 +148,24 @@ def logdet(A: TensorSpec) -> HostKernel | None:
     find = _sign_and_log(char)
 
     def compute(a: Any) -> Any:
-        sign, log, _, _ = find(a)
+        sign, log = find(a)
         return np.array(math.nan if sign == -1 else log, char)
 
     return HostKernel((in_rows(A.dtype),), compute)
+
+
+def slogdet(A: TensorSpec) -> HostKernel | None:
+    """Compute the determinant's sign, and the logarithm of its absolute value."""
+    if not is_square(A) or A.dtype.is_complex:
+        return None
+    char = char_of(A)
+    find = _sign_and_log(char)
+
+    def compute(a: Any) -> tuple[Any, Any]:
+        sign, log = find(a)
+        return np.array(sign, char), np.array(log, char)
+
+    return HostKernel((in_rows(A.dtype), in_rows(A.dtype)), compute)
 
 
 def inv_ex(A: TensorSpec, check_errors: bool) -> HostKernel | None:
@@ -277,33 +290,18 @@ def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostKernel | None:
 def lu_solve(
     LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjoint: bool
 ) -> HostKernel | None:
-    """Compute X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
-    n = LU.sizes[-1] if LU.ndim > 1 else 0
-    few = math.prod(LU.sizes[:-2]) <= FEW and LU.sizes[:-2] == B.sizes[:-2] == pivots.sizes[:-1]
-    if not (left and few and pivots.dtype is int32 and B.ndim > 1 and n and LU.sizes[-2] == n):
+    """Compute X of A X = B, or of A^H X = B, from the factors of A."""
+    if not (left and is_square(LU) and is_one(LU, B) and pivots.dtype is int32):
         return None
-    if LU.dtype.scalar_name not in LIBRARY_DTYPES or B.dtype is not LU.dtype:
+    n = LU.sizes[0]
+    if pivots.sizes != (n,) or B.sizes[0] != n:
         return None
-    if pivots.sizes[-1:] != (n,) or B.sizes[-2] != n or not B.numel:
-        return None
-    solve_one, spec = solver_of(char_of(LU)), in_columns(B.dtype, *B.sizes)
-    if LU.ndim == 2:
-
-        def compute_one(lu: Any, swapped: Any, b: Any) -> Any:
-            return solve_one(lu, given_pivots("linalg.lu_solve", swapped, n), b, adjoint)
-
-        return HostKernel((spec,), compute_one)
-    batch_indices, turned = list(np.ndindex(*B.sizes[:-2])), (*B.sizes[:-2], B.sizes[-1], n)
-    char = char_of(B)
+    solve_one = solver_of(char_of(LU))
 
     def compute(lu: Any, swapped: Any, b: Any) -> Any:
-        made = np.empty(turned, char).swapaxes(-1, -2)
-        orders = [given_pivots("linalg.lu_solve", swapped[i], n) for i in batch_indices]
-        for i, order in zip(batch_indices, orders, strict=True):
-            made[i] = solve_one(lu[i], order, b[i], adjoint)
-        return made
+        return solve_one(lu, given_pivots("linalg.lu_solve", swapped, n), b, adjoint)
 
-    return HostKernel((spec,), compute)
+    return HostKernel((in_columns(B.dtype, *B.sizes),), compute)
 
 
 def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostKernel | None:
@@ -316,22 +314,24 @@ def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostKernel
 
 
 HOST_KERNELS = {
-    "_linalg_det": det_with_factors,
-    "_linalg_solve_ex": solve_with_factors,
-    "_lu_with_info": lu_factor,
-    "linalg_det": det,
-    "linalg_inv": inv,
-    "linalg_inv_ex": inv_ex,
-    "linalg_lu": lu,
-    "linalg_lu_factor": lu_factor,
-    "linalg_lu_solve": lu_solve,
-    "linalg_solve": solve,
-    "linalg_solve_ex": solve_ex,
+    "_linalg_det": over_batch(det_with_factors),
+    "_linalg_solve_ex": over_batch(solve_with_factors),
+    "_lu_with_info": over_batch(lu_factor),
+    "linalg_det": over_batch(det),
+    "linalg_inv": over_batch(inv),
+    "linalg_inv_ex": over_batch(inv_ex),
+    "linalg_lu": over_batch(lu),
+    "linalg_lu_factor": over_batch(lu_factor),
+    "linalg_lu_solve": over_batch(lu_solve, 2, 1, 2),
+    "linalg_slogdet": over_batch(slogdet),
+    "linalg_solve": over_batch(solve),
+    "linalg_solve_ex": over_batch(solve_ex),
     "linalg_tensorinv": tensorinv,
     "linalg_tensorsolve": tensorsolve,
-    "logdet": logdet,
-    "lu_solve": lu_solve_of,
-    "lu_unpack": lu_unpack,
+    "logdet": over_batch(logdet),
+    "lu_solve": over_batch(lu_solve_of, 2, 2, 1),
+    "lu_unpack": over_batch(lu_unpack, 2, 1),
+    "slogdet": over_batch(slogdet),
 }
 
 for _name, _factory in HOST_KERNELS.items():

@@ -1,7 +1,7 @@
 """Specs of the matrices that host kernels of composites take (`dispatch/plans/host_kernel.py`), and of their
 results.
 
-The composites keep batches, integers, 16-bit floats, and every call that is an error.
+The composites keep large batches, integers, 16-bit floats, and every call that is an error.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from ...runtime.scalar_type import int32
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
-FEW = 16
-"""Largest batch whose matrices are processed sequentially."""
 INFO = TensorSpec.contiguous((), int32, CPU)
 """Spec of LAPACK's `info`."""
 

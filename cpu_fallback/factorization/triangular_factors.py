@@ -14,7 +14,8 @@ from ...runtime.lapack import find_routine
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .matrix_specs import FEW, char_of, in_columns, in_rows, is_one, is_square
+from .batches import FEW, over_batch
+from .matrix_specs import char_of, in_columns, in_rows, is_one, is_square
 from .one_matrix import is_finite, qr_of
 
 
@@ -45,6 +46,27 @@ def cholesky(A: TensorSpec, upper: bool) -> HostKernel | None:
         return made
 
     return HostKernel((in_columns(A.dtype, *A.sizes),), compute)
+
+
+def cholesky_inverse(L: TensorSpec, upper: bool) -> HostKernel | None:
+    """Compute the inverse of A from one triangular factor of A."""
+    if not is_square(L):
+        return None
+    char = char_of(L)
+    invert, is_given = find_routine(char, "potri"), np.tri(L.sizes[0], dtype=bool)
+    if upper:
+        is_given = is_given.T
+    is_complex = L.dtype.is_complex
+
+    def compute(factor: Any) -> Any:
+        half, info = invert(factor, not upper)
+        if info:
+            return None
+        other = half.T.conj() if is_complex else half.T
+        # In columns: `where` writes the transpose by rows.
+        return np.where(is_given.T, half.T, other.T).T
+
+    return HostKernel((in_columns(L.dtype, *L.sizes),), compute)
 
 
 def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostKernel | None:
@@ -116,14 +138,15 @@ def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostK
 
 
 HOST_KERNELS = {
-    "cholesky": cholesky,
-    "cholesky_solve": cholesky_solve,
-    "linalg_cholesky": cholesky,
+    "cholesky": over_batch(cholesky),
+    "cholesky_inverse": over_batch(cholesky_inverse),
+    "cholesky_solve": over_batch(cholesky_solve),
+    "linalg_cholesky": over_batch(cholesky),
     "linalg_ldl_factor": ldl_factor,
     "linalg_lstsq": lstsq,
-    "linalg_qr": qr,
-    "qr": qr_some,
-    "triangular_solve": triangular_solve,
+    "linalg_qr": over_batch(qr),
+    "qr": over_batch(qr_some),
+    "triangular_solve": over_batch(triangular_solve),
 }
 
 for _name, _factory in HOST_KERNELS.items():

@@ -34,6 +34,9 @@ def bisected(sequence: Any, values: Any, right: bool) -> Any:
     return low
 
 
+FEW_ROWS = 64
+LONG_ROW = 32
+"""Rows of sequences up to which, and values of a row from which, NumPy searches row by row."""
 SHARED = 1 << 13
 """Values that a thread looks for at least."""
 
@@ -91,6 +94,11 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
             return
         rows = sequence.reshape(-1, n) if n else np.zeros((1, 0), wide)
         value_rows = values.reshape(1, -1) if sequence.ndim == 1 or not n else values.reshape(len(rows), -1)
+        is_quick = sequence.ndim > 1 and n and (len(rows) <= FEW_ROWS or value_rows.shape[1] >= LONG_ROW)
+        if is_quick and np.equal(rows[:, -1], rows[:, -1]).all():
+            lines = [row.searchsorted(line, side) for row, line in zip(rows, value_rows, strict=True)]
+            copyto(out, np.concatenate(lines).reshape(out.shape))
+            return
         copyto(out, bisected(rows, value_rows, right).reshape(out.shape))
 
     return PlannedKernel(into)

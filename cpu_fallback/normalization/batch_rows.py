@@ -13,7 +13,7 @@ from typing import Any
 from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .moments import CHUNK, ones, row_dots
+from .moments import CHUNK, column_sums, ones, row_dots
 from .small_norm import move_running, without_spread
 
 MAX_SINGLE_THREAD_ELEMENTS = 1 << 18
@@ -34,24 +34,31 @@ def are_rows(*specs: TensorSpec | None) -> bool:
 
 
 class ChannelRows:
-    """The lines (samples, channels, positions) of contiguous tensors of these sizes."""
+    """The lines (samples, channels, positions) of contiguous tensors of these sizes; (samples, channels) if a line has
+    one position.
+    """
 
     def __init__(self, spec: TensorSpec) -> None:
         n, c, *spatial = spec.sizes
-        self.lines = (n, c, math.prod(spatial))
-        self.rows = (n * c, self.lines[2])
-        self.count = n * self.lines[2]
+        positions = math.prod(spatial)
+        self.is_flat = positions == 1
+        self.lines = (n, c) if self.is_flat else (n, c, positions)
+        self.rows = (n, c) if self.is_flat else (n * c, positions)
+        self.column_sizes = (c,) if self.is_flat else (c, 1)
+        self.count = n * positions
         self.dtype = spec.np_dtype
-        self.units = ones(self.lines[2], self.dtype)
+        self.units = ones(positions, self.dtype)
         self.nbytes = spec.numel * self.dtype.itemsize
 
     def sums(self, rows: Array, other: Array | None = None) -> Array:
         """Return each channel's sum in float64, or its dot product with `other`."""
+        if self.is_flat:
+            return column_sums(rows if other is None else np.multiply(rows, other))
         return row_dots(rows, self.units if other is None else other).reshape(self.lines[:2]).sum(0)
 
     def column(self, values: Array) -> Array:
         """Return a value for each channel, shaped to broadcast with the lines."""
-        return values.astype(self.dtype, copy=False).reshape(-1, 1)
+        return values.astype(self.dtype, copy=False).reshape(self.column_sizes)
 
 
 def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +83,7 @@ def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., 
         mean = view.sums(rows)
         mean /= count
         pivot = mean.astype(view.dtype)
-        np.subtract(x.reshape(view.lines), pivot[:, None], made)
+        np.subtract(x.reshape(view.lines), view.column(pivot), made)
         flat = made.reshape(view.rows)
         variance = view.sums(flat, flat)
         if not math.isfinite(variance.sum()):

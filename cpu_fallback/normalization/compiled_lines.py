@@ -22,16 +22,19 @@ COMPILE_THRESHOLD = 1 << 15
 """Compile loops for calls of at least this many elements; NumPy takes some 60 us for them."""
 SHARED_FROM, WAKING_FROM = 1 << 15, 1 << 18
 """Elements from which threads share a loop, and from which those that sleep are woken for it."""
+SHORTEST = 2
+"""Length of a line from which a loop over lines is quicker than passes over whole blocks."""
 PARTS = 4
 """Parts of a thread."""
 
 
 def are_lines(*specs: TensorSpec | None) -> bool:
-    """Return True if all tensors are contiguous, large, and of one dtype that loops support."""
+    """Return True if all tensors are contiguous, large, of long lines, and of one dtype that loops support."""
     first = next(spec for spec in specs if spec is not None)
     return (
         first.dtype.name in ("float32", "float64")
         and first.numel >= COMPILE_THRESHOLD
+        and math.prod(first.sizes[2:]) >= SHORTEST
         and all(spec is None or (spec.is_contiguous and spec.dtype is first.dtype) for spec in specs)
         and _loop_now("moments", first.dtype.name) is not None
     )

@@ -49,8 +49,11 @@ def move_running(running: Array, new: Array, momentum: float) -> None:
 
 def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
     """Return the kernel of `batch_norm` for tensors of this geometry, of at most `SMALL` elements."""
+    if not training:
+        return _by_running_statistics(spec)
     n, c, *spatial = spec.sizes
     count = spec.numel // c
+    is_flat = count == n
     by_channel = (c, n, *spatial)
     rows = (c, count)
     ones = np.ones(count)
@@ -69,29 +72,58 @@ def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
         momentum: float,
         eps: float,
     ) -> None:
-        made = np.empty(by_channel)
-        made[...] = x.swapaxes(0, 1)
-        lines = made.reshape(rows)
-        if training:
-            mean, variance, scale = standardise(lines, ones, eps)
-            scale = without_spread(scale, eps)
-            if running_mean is not None and running_var is not None:
-                move_running(running_mean, mean, momentum)
-                np.multiply(variance, unbiased, variance)
-                move_running(running_var, variance, momentum)
+        if is_flat:
+            made = x.reshape(n, c).astype(FLOAT64)
+            lines = made.T
         else:
-            assert running_mean is not None and running_var is not None
-            np.subtract(lines, running_mean.reshape(c, 1), lines)
-            scale = reciprocal_root(running_var.astype(np.float64).reshape(c), eps)
-        if training:
-            save_mean[...] = mean
-            save_invstd[...] = scale
+            made = np.empty(by_channel)
+            made[...] = x.swapaxes(0, 1)
+            lines = made.reshape(rows)
+        mean, variance, scale = standardise(lines, ones, eps)
+        scale = without_spread(scale, eps)
+        if running_mean is not None and running_var is not None:
+            move_running(running_mean, mean, momentum)
+            np.multiply(variance, unbiased, variance)
+            move_running(running_var, variance, momentum)
+        save_mean[...] = mean
+        save_invstd[...] = scale
         if weight is not None:
             np.multiply(scale, weight.reshape(c), scale)
         np.multiply(lines, scale[:, None], lines)
         if bias is not None:
             np.add(lines, bias.reshape(c, 1), lines)
-        out.swapaxes(0, 1)[...] = made
+        if is_flat:
+            out[...] = made.reshape(out.shape)
+        else:
+            out.swapaxes(0, 1)[...] = made
+
+    return into
+
+
+def _by_running_statistics(spec: TensorSpec) -> Callable[..., None]:
+    """Return the kernel of `batch_norm` in evaluation."""
+    column = (spec.sizes[1], *[1] * (spec.ndim - 2))
+
+    def into(
+        out: Array,
+        save_mean: Array,
+        save_invstd: Array,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        running_mean: Array,
+        running_var: Array,
+        momentum: float,
+        eps: float,
+    ) -> None:
+        scale = reciprocal_root(running_var.astype(FLOAT64), eps)
+        if weight is not None:
+            np.multiply(scale, weight, scale)
+        made = np.subtract(x, running_mean.reshape(column), dtype=FLOAT64)
+        np.multiply(made, scale.reshape(column), made)
+        if bias is not None:
+            np.add(made, bias.reshape(column), made)
+        out[...] = made
 
     return into
 

@@ -134,10 +134,24 @@ def norm(self: TensorSpec, ord: Any, dim: Any, keepdim: bool, dtype: ScalarType 
 def matrix_norm(
     self: TensorSpec, ord: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None
 ) -> HostKernel | None:
-    """Return the kernel of the Frobenius norm of a matrix."""
+    """Return the kernel of the Frobenius norms of matrices."""
+    if ord == "fro" and self.ndim > 2 and self.is_contiguous and dtype is None and list(dim) == [-2, -1]:
+        return _norms_of_matrices(self, keepdim)
     if ord != "fro" or self.ndim != 2 or sorted(d % 2 for d in dim if -2 <= d < 2) != [0, 1]:
         return None
     return vector_norm(self, 2, None, keepdim, dtype)
+
+
+def _norms_of_matrices(self: TensorSpec, keepdim: bool) -> HostKernel | None:
+    """Return the kernel of the Frobenius norms over the last two dimensions."""
+    batch = self.sizes[:-2]
+    lines = TensorSpec.contiguous((*batch, math.prod(self.sizes[-2:])), self.dtype, CPU)
+    kernel = _norms_of_lines(lines, (-1,), False)
+    if kernel is None:
+        return None
+    spec = TensorSpec.contiguous((*batch, 1, 1) if keepdim else batch, self.dtype, CPU)
+    sizes, line_sizes, norms = spec.sizes, lines.sizes, kernel.fresh
+    return HostKernel((spec,), lambda x: norms(x.reshape(line_sizes)).reshape(sizes))  # type: ignore[misc]
 
 
 def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostKernel | None:

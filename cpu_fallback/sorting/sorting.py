@@ -380,7 +380,25 @@ def median(call: StructuredCall) -> PlannedKernel:
             return of_rank(keys, np.maximum(n - missing - 1, 0) // 2)
         return of_rank(keys, np.where(missing, n - missing, rank))
 
-    return over_lines(call, middle)
+    general = over_lines(call, middle)
+    return _median_of_all(general) if call.extra["dim"] is None and takes_numbers else general
+
+
+def _median_of_all(general: PlannedKernel) -> PlannedKernel:
+    """Return the kernel of the median of all elements by a partition; `general` handles NaN and zeros of both signs."""
+    fill = general.into
+
+    def into(out: Any, array: Any) -> None:
+        line = array.reshape(-1)
+        if square_sum(line, line) >= 0:
+            rank = (len(line) - 1) // 2
+            value = np.partition(line, rank)[rank]
+            if value != 0:
+                out.fill(value)
+                return
+        fill(out, array)
+
+    return PlannedKernel(quietly(into))
 
 
 for _stub, _factory in {

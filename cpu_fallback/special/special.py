@@ -7,6 +7,7 @@ from typing import Any
 
 from ...dispatch.structured.dtype_kinds import FLOAT
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ..elementwise import wide_kernels
 from ..elementwise.elementwise import SLOW, planned
 from ..elementwise.pointwise import Row, by_passes, check_kind, loaded
 from . import special_math as m
@@ -55,7 +56,7 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         implementation = loaded(function)
         if stub in OPERATORS:
             SLOW.add(implementation)
-        return by_passes(call, stub, implementation)
+        return wide_kernels.for_many(stub, call, by_passes(call, stub, implementation))
 
     return factory
 

@@ -301,7 +301,7 @@ def polynomial(
     step: Recurrence,
     high: Callable[[Array, Array], Array],
     whole: Callable[[Array, Array], tuple[Array, Array]] | None = None,
-    known: Callable[[int, Array], Array] | None = None,
+    known: Callable[[Any, Array], Array] | None = None,
 ) -> Callable[[Array, Array], Array]:
     """Return an orthogonal polynomial of degree n at x, 0 for a negative degree.
 
@@ -312,7 +312,7 @@ def polynomial(
             is added to in float64 before it is rounded, as the fused instruction of PyTorch's build does.
         high: of x and n in float64, the polynomial of a degree of `HIGH_DEGREE` and more.
         whole: of x and n, where a formula without recurrence holds, and its value.
-        known: of a low degree and x in float64, the polynomial.
+        known: of low degrees and x in float64, the polynomial.
     """
 
     def of_one_degree(x: Array, n: float) -> Array:
@@ -335,6 +335,8 @@ def polynomial(
                 return of_one_degree(x, math.trunc(n) if np.inf > n > -np.inf else n)
         x, degree = np.broadcast_arrays(x, degree)
         n = np.trunc(degree)
+        if known is not None and x.size and _is_tame(x) and n.min() >= 0 and n.max() <= LOW_DEGREE:
+            return known(n.astype(np.int64), x.astype(np.float64)).astype(np.float32)
         one = np.ones(x.shape, x.dtype)
         settled, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
         is_high = (n >= HIGH_DEGREE) & (n < np.inf) & ~settled

@@ -95,6 +95,7 @@ def celu_(self: Tensor, alpha: Number) -> Tensor:
     return ops.elu_(self, alpha, 1, 1.0 / alpha)
 
 
+@host_kernel("elu_backward", "exp", "le.Scalar", "mul.Tensor", "where.self")
 def elu_backward(
     grad_output: Tensor,
     alpha: float,

@@ -373,6 +373,7 @@ def cholesky_solve(self: Tensor, input2: Tensor, upper: bool) -> Tensor:
     return ops.linalg_solve_triangular(second, half, upper=True)
 
 
+@host_kernel("cholesky_inverse", "eq.Scalar", "linalg_solve_triangular")
 def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
     """Compute `torch.cholesky_inverse`: the inverse of a matrix from its Cholesky factor."""
     check_square("cholesky_inverse", self._spec)

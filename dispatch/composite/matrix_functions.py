@@ -55,6 +55,7 @@ def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return results
 
 
+@host_kernel("linalg_slogdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log", "prod")
 def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `torch.linalg.slogdet`."""
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(A)
@@ -62,6 +63,7 @@ def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
     return results
 
 
+@host_kernel("slogdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log", "prod")
 def slogdet(self: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `torch.slogdet`."""
     sign, logabsdet = linalg_slogdet(self)

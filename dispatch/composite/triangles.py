@@ -9,6 +9,7 @@ from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int32, int64
 from ..generated.functions import arange, empty, repeat_interleave, stack
+from ..plans.host_kernel import host_kernel
 
 if TYPE_CHECKING:
     from ...runtime.layout import layout as Layout
@@ -62,6 +63,7 @@ def _triangle(
     return made.pin_memory() if pin else made
 
 
+@host_kernel("tril_indices", "arange.start_step", "repeat_interleave.Tensor", "stack")
 def tril_indices(
     row: int,
     col: int,
@@ -75,6 +77,7 @@ def tril_indices(
     return _triangle("tril_indices", row, col, offset, dtype, layout, device, pin)
 
 
+@host_kernel("triu_indices", "arange.start_step", "repeat_interleave.Tensor", "stack")
 def triu_indices(
     row: int,
     col: int,

@@ -88,9 +88,29 @@ def repeats(call: StructuredCall) -> bool:
 
 
 PASSES = (
-    *("addcdiv", "addcmul", "copysign", "erf", "frac", "gelu", "gelu_backward", "hardshrink", "hardsigmoid"),
+    *(
+        "addcdiv",
+        "addcmul",
+        "copysign",
+        "elu",
+        "erf",
+        "frac",
+        "gelu",
+        "gelu_backward",
+        "hardshrink",
+        "hardsigmoid",
+    ),
     *("hardswish", "leaky_relu", "leaky_relu_backward", "lerp", "mish", "nextafter", "pow", "rsqrt", "sgn"),
-    *("sigmoid", "sigmoid_backward", "sign", "silu", "silu_backward", "softshrink", "tanh_backward"),
+    *(
+        "sigmoid",
+        "sigmoid_backward",
+        "sign",
+        "silu",
+        "silu_backward",
+        "softplus",
+        "softshrink",
+        "tanh_backward",
+    ),
     *("threshold", "threshold_backward"),
 )
 ONE_PASS = (

@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "norm": lambda a, b: tt.linalg.norm(a),
     "norm, fro": lambda a, b: tt.linalg.norm(a, "fro"),
+    "matrix_norm of batches": lambda a, b: tt.linalg.matrix_norm(tt.stack([a, b])[:, None], keepdim=True),
     "matrix_norm": lambda a, b: tt.linalg.matrix_norm(a, keepdim=True),
     **{f"dist {p}": lambda a, b, p=p: tt.dist(a, b, p) for p in (1, 2, 2.5)},
     "pairwise_distance": lambda a, b: tt.nn.functional.pairwise_distance(a, b),

@@ -101,3 +101,19 @@ def test_refusals() -> None:
         F.softshrink(tt.ones(1), -1.0)
     with pytest.raises(RuntimeError, match="Mismatch of parameter numbers"):
         F.prelu(tt.ones(1, 3), tt.ones(2))
+
+
+@pytest.mark.parametrize("count", [9, 5000, 100_000])
+@pytest.mark.parametrize("numbers", [(1.0, 1.0, 1.0), (1.7, 1.05, 1.0), (-0.5, 2.0, 0.7)])
+def test_the_gradient_of_elu(count, numbers):
+    alpha, scale, slope = numbers
+    x = np.linspace(-9, 9, count).astype(np.float32)
+    grad = np.linspace(1, 2, count).astype(np.float32)
+    wide = x.astype(np.float64)
+    below = alpha * scale * slope * np.exp(np.minimum(wide, 0) * slope)
+    expected = grad * np.where(wide <= 0, below, scale)
+    made = tt.ops.aten.elu_backward(tt.from_numpy(grad), alpha, scale, slope, False, tt.from_numpy(x))
+    np.testing.assert_allclose(made.numpy(), expected, 1e-5)
+    a = tt.from_numpy(x).requires_grad_()
+    (found,) = tt.autograd.grad(tt.ops.aten.elu(a, alpha, scale, slope), a, tt.from_numpy(grad))
+    np.testing.assert_allclose(found.numpy(), expected, 1e-5)

@@ -343,3 +343,15 @@ def test_a_range_into_an_output_is_deprecated():
         made = tt.range(1, 4, out=tt.empty(0))
     assert made.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("size", [(0, 3), (3, 0), (4, 7), (7, 4), (60, 50)])
+@pytest.mark.parametrize("offset", [-9, -2, 0, 1, 9])
+def test_indices_of_triangles(size, offset, device):
+    for made, expected in (
+        (tt.tril_indices(*size, offset, device=device), np.tril_indices(size[0], offset, size[1])),
+        (tt.triu_indices(*size, offset, device=device), np.triu_indices(size[0], offset, size[1])),
+    ):
+        assert made.dtype is tt.int64 and made.is_contiguous()
+        np.testing.assert_array_equal(made.cpu().numpy(), np.stack(expected))
+    assert tt.triu_indices(3, 3, dtype=tt.int32).dtype is tt.int32

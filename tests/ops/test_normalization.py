@@ -392,3 +392,19 @@ def test_batch_norm_is_channels_last_for_any_strides_of_single_pixels(training: 
     x = tt.arange(6.0).reshape(1, 3, 2, 1).permute(0, 2, 1, 3)
     assert x.stride() == (6, 1, 2, 1)
     assert tt.nn.BatchNorm2d(2).train(training)(x).stride() == (6, 1, 2, 2)
+
+
+@pytest.mark.parametrize("sizes", [(300, 40), (40, 900), (700, 700)])
+def test_batch_norm_of_rows_without_positions(sizes):
+    rng = np.random.default_rng(3)
+    x, g = (rng.standard_normal(sizes).astype(np.float32) * 2 + 3 for _ in range(2))
+    wide, slope = x.astype(np.float64), g.astype(np.float64)
+    mean, variance = wide.mean(0), wide.var(0)
+    normal = (wide - mean) / np.sqrt(variance + 1e-5)
+    leaf, running = tt.from_numpy(x).requires_grad_(), tt.zeros(sizes[1])
+    out = tt.nn.functional.batch_norm(leaf, running, tt.ones(sizes[1]), training=True)
+    np.testing.assert_allclose(out.detach().numpy(), normal, 1e-4, 1e-5)
+    np.testing.assert_allclose(running.numpy(), 0.1 * mean, 1e-5)
+    (found,) = tt.autograd.grad(out, leaf, tt.from_numpy(g))
+    centered = slope - slope.mean(0) - normal * (slope * normal).mean(0)
+    np.testing.assert_allclose(found.numpy(), centered / np.sqrt(variance + 1e-5), 1e-3, 1e-4)

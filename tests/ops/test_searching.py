@@ -1,5 +1,6 @@
 """Search in sorted sequences, membership, unique elements, modes: against NumPy, on the CPU and interpreted."""
 
+import math
 import re
 
 import numpy as np
@@ -189,3 +190,19 @@ def test_sorted_elements_lie_as_they_lay():
     assert one.stride() == (3,) and all(each.stride() == (3,) for each in tt.sort(one))
     turned = tt.arange(6.0).reshape(2, 3).t()
     assert tt.sort(turned, 0).values.stride() == turned.stride()
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+@pytest.mark.parametrize("right", [False, True])
+def test_rows_of_many_values(rng, rows, right):
+    sequence, values = np.sort(rng.integers(0, 9, (rows, 7)), 1), rng.integers(-1, 10, (rows, 40))
+    sequence, values = sequence.astype(np.float32), values.astype(np.float32)
+    side = "right" if right else "left"
+    values[0, 0] = math.nan
+    made = tt.searchsorted(tt.from_numpy(sequence), tt.from_numpy(values), right=right)
+    expected = [np.searchsorted(s, v, side) for s, v in zip(sequence, values, strict=True)]
+    np.testing.assert_array_equal(made.numpy(), np.stack(expected))
+    sequence[0, -1] = math.nan
+    whole = tt.searchsorted(tt.from_numpy(sequence), tt.from_numpy(values), right=right)
+    few = tt.searchsorted(tt.from_numpy(sequence[:1]), tt.from_numpy(values[:1, :3]), right=right)
+    assert tt.equal(whole[1:], made[1:]) and tt.equal(whole[:1, :3], few)

@@ -316,3 +316,15 @@ def test_heaviside_of_complex_numbers_is_refused(place):
     given[place] = tt.ones(2, dtype=tt.complex64)
     with pytest.raises(RuntimeError, match="heaviside is not yet implemented for complex tensors"):
         tt.heaviside(given["self"], given["values"], out=given["out"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["chebyshev_polynomial_t", "chebyshev_polynomial_w", "hermite_polynomial_h", "laguerre_polynomial_l"],
+)
+def test_degrees_of_a_tensor_are_those_of_numbers(kind):
+    polynomial, x = getattr(tt.special, kind), tt.linspace(-1.5, 1.5, 9)
+    degrees = tt.arange(-2, 7)[:, None]
+    expected = tt.stack([polynomial(x, n) for n in range(-2, 7)])
+    assert tt.allclose(polynomial(x, degrees), expected, 1e-5, 1e-5)
+    assert tt.allclose(polynomial(x, degrees[2:]), expected[2:], 1e-5, 1e-5)

@@ -29,8 +29,8 @@ def glu_halves_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
 
 
 def elu_gradient(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input_scale: Number) -> Tensor:
-    """Return the gradient of `elu`: one operator for a mode that sees it, as in PyTorch."""
-    if sees_whole():
+    """Return the gradient of `elu`: one operator unless it is derived once more."""
+    if sees_whole() or not is_differentiated(self):
         return ops.elu_backward(grad, alpha, scale, input_scale, False, self)
     return elu_backward(grad, self, alpha, scale, input_scale)
 

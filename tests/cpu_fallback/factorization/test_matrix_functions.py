@@ -66,6 +66,52 @@ MATRICES = {
     "tensorinv": lambda a, b: tt.linalg.tensorinv(a.reshape(2, 3, 6), ind=2),
     "tensorsolve": lambda a, b: tt.linalg.tensorsolve(a.reshape(2, 3, 6), b[:, 0].reshape(2, 3)),
 }
+BATCHED = (
+    *(
+        "det",
+        "slogdet",
+        "logdet",
+        "inv",
+        "inv_ex",
+        "solve",
+        "solve_ex",
+        "_linalg_solve_ex",
+        "lu_factor",
+        "lu",
+    ),
+    *("lu of a wide one", "lu_unpack", "lu_solve", "qr", "qr of a wide one", "cholesky", "cholesky, upper"),
+    *(
+        "cholesky_solve",
+        "cholesky_inverse",
+        "cholesky_inverse, upper",
+        "triangular_solve",
+        "eigvalsh",
+        "svdvals",
+    ),
+    *(
+        "matrix_rank",
+        "matrix_rank, hermitian",
+        "cond",
+        "matrix_power 7",
+        "pinv",
+        "pinv, hermitian",
+        "pinverse",
+    ),
+)
+
+
+def of_batch(call: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return a function that calls another with a batch of matrices, the last of which are the given ones."""
+    eye = tt.eye(6)
+
+    def called(a: Any, b: Any) -> Any:
+        whole = eye.to(a.dtype)
+        return call(tt.stack([whole * 2, a.mT, a])[None], tt.stack([whole[:, :4], b + 1, b])[None])
+
+    return called
+
+
+MATRICES |= {f"{name}, batched": of_batch(MATRICES[name]) for name in BATCHED}
 BASES = {
     "eigh": lambda a, b: tt.linalg.eigh(a),
     "svd": lambda a, b: tt.linalg.svd(b),
