@@ -16,18 +16,21 @@ from ..plain_numpy import np
 
 FEW = 64
 """Largest batch whose matrices are processed one by one."""
+FEWER = 8
+"""The same for operators whose composite passes the whole batch to one function of NumPy."""
 SMALL = 4096
 """Elements of a matrix up to which LAPACK takes less time than the composite's operators."""
 
 Factory = Callable[..., HostKernel | None]
 
 
-def over_batch(factory: Factory, *ranks: int) -> Factory:
+def over_batch(factory: Factory, *ranks: int, few: int = FEW) -> Factory:
     """Return a factory that also serves batches, by the kernel that `factory` makes for one matrix of them.
 
     Args:
         factory: Function from an operator's arguments to the kernel of one matrix.
         ranks: The number of dimensions of each tensor argument in a call with one matrix. Default: 2 for each.
+        few: The largest batch that it serves.
     """
 
     def batched(*args: Any) -> HostKernel | None:
@@ -37,7 +40,7 @@ def over_batch(factory: Factory, *ranks: int) -> Factory:
         if first.ndim <= own_ranks[0]:
             return factory(*args)
         batch = first.sizes[: -own_ranks[0]]
-        if not 0 < math.prod(batch) <= FEW or first.numel > SMALL * math.prod(batch):
+        if not 0 < math.prod(batch) <= few or first.numel > SMALL * math.prod(batch):
             return None
         single = list(args)
         for i, rank in zip(positions, own_ranks, strict=True):

@@ -11,7 +11,7 @@ from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.scalar_type import finfo, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .batches import over_batch
+from .batches import FEWER, over_batch
 from .matrix_specs import char_of, in_rows, is_square
 from .spectra import eigh_finder, svd_finder, values_finder
 
@@ -111,11 +111,11 @@ def matrix_power(A: TensorSpec, n: int) -> HostKernel | None:
 
 
 HOST_KERNELS = {
-    "linalg_cond": over_batch(cond),
+    "linalg_cond": over_batch(cond, few=FEWER),
     "linalg_matrix_power": over_batch(matrix_power),
-    "linalg_matrix_rank": over_batch(matrix_rank),
-    "linalg_pinv": over_batch(pinv),
-    "pinverse": over_batch(pinv),
+    "linalg_matrix_rank": over_batch(matrix_rank, few=FEWER),
+    "linalg_pinv": over_batch(pinv, few=FEWER),
+    "pinverse": over_batch(pinv, few=FEWER),
 }
 
 for _name, _factory in HOST_KERNELS.items():

@@ -12,7 +12,7 @@ from typing import Any
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .batches import over_batch
+from .batches import FEWER, over_batch
 from .matrix_specs import char_of, in_columns, in_rows, is_one, is_square
 from .one_matrix import eigh_of, is_finite, svd_of
 
@@ -131,11 +131,11 @@ def svdvals(A: TensorSpec, driver: str | None) -> HostKernel | None:
 
 
 HOST_KERNELS = {
-    "linalg_eigh": over_batch(eigh),
-    "linalg_eigvalsh": over_batch(eigvalsh),
-    "linalg_svd": over_batch(svd),
-    "linalg_svdvals": over_batch(svdvals),
-    "svd": over_batch(svd_some),
+    "linalg_eigh": over_batch(eigh, few=FEWER),
+    "linalg_eigvalsh": over_batch(eigvalsh, few=FEWER),
+    "linalg_svd": over_batch(svd, few=FEWER),
+    "linalg_svdvals": over_batch(svdvals, few=FEWER),
+    "svd": over_batch(svd_some, few=FEWER),
 }
 
 for _name, _factory in HOST_KERNELS.items():

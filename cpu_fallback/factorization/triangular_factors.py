@@ -14,7 +14,7 @@ from ...runtime.lapack import find_routine
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .batches import FEW, over_batch
+from .batches import FEW, FEWER, over_batch
 from .matrix_specs import char_of, in_columns, in_rows, is_one, is_square
 from .one_matrix import is_finite, qr_of
 
@@ -138,10 +138,10 @@ def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostK
 
 
 HOST_KERNELS = {
-    "cholesky": over_batch(cholesky),
+    "cholesky": over_batch(cholesky, few=FEWER),
     "cholesky_inverse": over_batch(cholesky_inverse),
     "cholesky_solve": over_batch(cholesky_solve),
-    "linalg_cholesky": over_batch(cholesky),
+    "linalg_cholesky": over_batch(cholesky, few=FEWER),
     "linalg_ldl_factor": ldl_factor,
     "linalg_lstsq": lstsq,
     "linalg_qr": over_batch(qr),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from pathlib import Path
+from typing import Any
 
 HASHED = ("compiler", "backends", "language", "_C", "runtime/cache.py")
 """Folders and files below `triton` whose contents the hash contains, in all supported versions."""
@@ -25,7 +25,7 @@ def know_library_hash() -> None:
     """
     from triton.runtime import autotuner, cache
 
-    compute = getattr(cache, "triton_key", None)
+    compute: Any = getattr(cache, "triton_key", None)
     if compute is None:
         return
     try:
@@ -47,15 +47,11 @@ def _state_of_files() -> str:
     import triton
 
     root = Path(triton.__file__).parent
-    lines = [str(root)]
+    lines = []
     for each in HASHED:
         path = root / each
-        for folder, _, names in os.walk(path) if path.is_dir() else [(path.parent, [], [path.name])]:
-            for name in sorted(names):
-                if name.endswith((".py", ".so", ".pyd")):
-                    file = os.path.join(folder, name)
-                    state = os.stat(file)
-                    lines.append(
-                        f"{file} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
-                    )
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            if file.suffix in (".py", ".so", ".pyd"):
+                state = file.stat()
+                lines.append(f"{file} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}")
     return "\n".join(sorted(lines))
