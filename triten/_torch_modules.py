@@ -79,7 +79,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     },
     "_tensor": {"": "Tensor"},
     "_tensor_str": {
-        "dispatch.methods.print_options": "PRINT_OPTS=options get_printoptions printoptions set_printoptions"
+        "dispatch.methods.print_options": "PRINT_OPTS=options get_printoptions printoptions set_printoptions",
+        "dispatch.methods.printing": "_str=tensor_text _tensor_str=_part_text",
     },
     "cpu.amp": {"amp.cpu": "autocast"},
     "cpu.amp.autocast_mode": {"amp.cpu": "autocast"},
@@ -150,6 +151,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
         _SCRIPT: "Graph Node ScriptObject Value",
     },
+    "_dynamo": {
+        _DYNAMO: "disallow_in_graph export forbid_in_graph optimize_assert replay run skip_frame "
+        "substitute_in_graph"
+    },
+    "_higher_order_ops": {"": "cond"},
     "_higher_order_ops.triton_kernel_wrap": {_DYNAMO: "TraceableTritonKernelWrapper"},
     "distributed.fsdp.fully_sharded_data_parallel": {
         "distributed.fsdp.api": "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig "
@@ -157,6 +163,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
         "StateDictType"
     },
+    "functional": {"": "broadcast_shapes istft lu pca_lowrank split stft svd_lowrank unravel_index"},
     "nn.functional": {
         "overrides": "handle_torch_function=handle_tensor_function has_torch_function=has_tensor_function "
         "has_torch_function_unary=has_tensor_function_unary "
@@ -176,7 +183,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "
         "is_in_torch_dispatch_mode=is_in_tensor_dispatch_mode"
     },
+    "nn.parallel.distributed": {"distributed": "ReduceOp"},
+    "optim.lr_scheduler": {"optim": "Optimizer"},
     "optim.optimizer": {"optim.optimizer": "ParamsT=Params"},
+    "serialization": {
+        "serialization.loading": "MAP_LOCATION=MapLocation",
+        "serialization.saving": "DEFAULT_PROTOCOL",
+        "types": "FILE_LIKE=FileLike FileLike",
+    },
 }
 """Rows of names that modules of this package get in addition."""
 

@@ -26,6 +26,7 @@ __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
 Rate = float | Tensor
+StateDict: TypeAlias = dict[str, Any]
 Params: TypeAlias = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Loss = TypeVar("Loss", bound=SupportsFloat)
 Step = TypeVar("Step", bound=Callable[..., Any])

@@ -8,13 +8,16 @@ from types import ModuleType
 from ..runtime.traceback_filter import api_boundary
 from .loading import File
 
+DEFAULT_PROTOCOL = 2
+"""Protocol of pickles that PyTorch reads."""
+
 
 @api_boundary
 def save(
     obj: object,
     f: File,
     pickle_module: ModuleType = pickle,
-    pickle_protocol: int = 2,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:

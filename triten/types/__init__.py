@@ -21,6 +21,8 @@ _int, _float, _bool, _complex, _bytes, _str = int, float, bool, complex, bytes, 
 _size: TypeAlias = Size | list[int] | tuple[int, ...]
 _symsize: TypeAlias = Size | Sequence[int]
 
+IntLikeType, FloatLikeType, BoolLikeType = int, float, bool
+
 Number: TypeAlias = int | float | bool
 """A Python number where a schema has `Scalar`."""
 

@@ -37,9 +37,14 @@ def know_library_hash() -> None:
             manager.put(value, FILE, binary=False)
     except (OSError, RuntimeError):  # a folder that cannot be used, of which Triton itself will tell
         value = compute()
+
+    @functools.wraps(compute)
+    def known() -> str:
+        return value
+
     for module in (cache, autotuner):
         if getattr(module, "triton_key", None) is compute:
-            module.triton_key = functools.wraps(compute)(lambda: value)
+            module.triton_key = known
 
 
 def _state_of_files() -> str:
