@@ -105,6 +105,10 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     },
     "distributed.fsdp._fully_shard": {"distributed.fsdp": "FSDPModule MixedPrecisionPolicy fully_shard"},
     "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
+    "distributed.rpc": {
+        "!there are no remote procedure calls; use collectives": "PyRRef RRef TensorPipeRpcBackendOptions "
+        "WorkerInfo init_rpc remote rpc_async rpc_sync shutdown"
+    },
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
     "functorch": {

@@ -37,6 +37,7 @@ import runpy
 import sys
 import zipfile
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
@@ -176,6 +177,7 @@ def _install() -> None:
         )
     from . import _torch_modules, _torch_names
     from .random import set_cpu_engine
+    from .runtime.lazy_import import when_imported
     from .torch_version import TorchVersion
 
     own_version = root.__version__.replace("+", ".")  # a version has a single plus sign
@@ -183,10 +185,20 @@ def _install() -> None:
     _torch_modules.install()
     root.__version__ = root.version.__version__ = TorchVersion(f"{TORCH_VERSION}+{_OURS}.{own_version}")
     sys.modules[_THEIRS] = vars(root)[_THEIRS] = root  # PyTorch's package has itself as an attribute
+    root.__name__ = _THEIRS  # packages compare it
     _share_loaded()
     sys.meta_path.insert(0, _Finder())
+    for name in ("distributions", "optim", "optim.lr_scheduler"):
+        when_imported(f"{_OURS}.{name}", partial(_fill, name))
     set_cpu_engine("mt19937")
     _pass_on_to_spawned_processes()
+
+
+def _fill(module: str) -> None:
+    """Load all public names of a module whose dictionary packages such as Pyro go through."""
+    loaded = sys.modules[f"{_OURS}.{module}"]
+    for name in loaded.__all__:
+        getattr(loaded, name)
 
 
 class _ImportedOnArrival:
@@ -200,12 +212,20 @@ def _pass_on_to_spawned_processes() -> None:
     """Have a process that `multiprocessing` spawns import this module before the program's own."""
     from multiprocessing import spawn
 
-    prepared = spawn.get_preparation_data
+    from .runtime.lazy_import import when_imported
 
-    def get_preparation_data(name: str) -> dict[str, Any]:
-        return {f"{_OURS}.as_torch": _ImportedOnArrival(), **prepared(name)}
+    def extend(name: str) -> None:
+        module: Any = sys.modules[name]
+        prepared = module.get_preparation_data
 
-    spawn.get_preparation_data = get_preparation_data
+        def get_preparation_data(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            return {f"{_OURS}.as_torch": _ImportedOnArrival(), **prepared(*args, **kwargs)}
+
+        module.get_preparation_data = get_preparation_data
+
+    extend(spawn.__name__)
+    for name in ("joblib.externals.loky.backend.spawn", "loky.backend.spawn"):
+        when_imported(name, partial(extend, name))
 
 
 USAGE = f"""\

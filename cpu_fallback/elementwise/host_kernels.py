@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ...dispatch.iterator.broadcast import broadcast_shapes
+from ...dispatch.iterator.broadcast import broadcast_sizes
 from ...dispatch.structured.stub import (
     HostKernel,
     HostKernelFactory,
@@ -49,7 +49,7 @@ def of_plain(kernel: Pointwise, to_complex: bool = False) -> HostKernelFactory:
         if common not in FULL_FLOATS or not all(s.dtype is common and s.is_contiguous for s in specs):
             return None
         try:
-            sizes = broadcast_shapes(*[spec.sizes for spec in specs])
+            sizes = broadcast_sizes(*[spec.sizes for spec in specs])
         except RuntimeError:
             return None
         out = TensorSpec.contiguous(sizes, common.to_complex() if to_complex else common, call.device)

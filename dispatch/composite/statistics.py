@@ -13,7 +13,7 @@ from ..core.kernel_function import Plan
 from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
-from ..iterator.broadcast import broadcast_shapes
+from ..iterator.broadcast import broadcast_sizes
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..scalars import real
@@ -128,7 +128,7 @@ def quantiles(
         scaled = ops.mul(shares, last)
         if sees_whole():
             has_nan = ops.any(ops.isnan(ordered), -1, True)
-            scaled = scaled.expand(broadcast_shapes(scaled._spec.sizes, has_nan._spec.sizes))
+            scaled = scaled.expand(broadcast_sizes(scaled._spec.sizes, has_nan._spec.sizes))
         else:
             has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
         ranks = ops.masked_fill(scaled, has_nan, last)

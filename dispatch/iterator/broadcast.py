@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...runtime.size import Size
 from ...runtime.traceback_filter import hide_inner_frames
 
 
@@ -36,14 +37,14 @@ def infer_size(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
+def broadcast_shapes(*sizes: Sequence[int] | int) -> Size:
     """Return the broadcast shape of all shapes (`torch.broadcast_shapes`).
 
     Args:
         *sizes: Shapes, as sequences of sizes; an integer is a shape of one dimension.
 
     Returns:
-        A tuple of sizes.
+        The shape.
 
     Raises:
         RuntimeError: The shapes do not broadcast.
@@ -52,36 +53,41 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
     Example:
         >>> import triten as tt
         >>> tt.broadcast_shapes((2, 1), (3,), 1)
-        (2, 3)
+        triten.Size([2, 3])
     """
     try:
-        shapes = [(shape,) if isinstance(shape, int) else shape for shape in sizes if shape is not None]
-        for shape in shapes:
-            if not isinstance(shape, Sequence):
-                raise RuntimeError(
-                    f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
-                )
-        out = [1] * max(map(len, shapes), default=0)
-        for number, shape in enumerate(shapes):
-            for i in range(-1, -1 - len(shape), -1):
-                size = shape[i]
-                if size == out[i]:
-                    continue
-                if out[i] == 1:
-                    if size < 0:
-                        raise ValueError(
-                            f"Attempting to broadcast a dimension with negative length! Got {size} in {list(shape)}"
-                        )
-                    out[i] = size
-                elif size != 1:
-                    raise RuntimeError(
-                        f"Attempting to broadcast a dimension of length {size} at {i}! Mismatching argument at index "
-                        f"{number} had {shape}; but expected shape should be broadcastable to {out}"
-                    )
-        return tuple(out)
+        return Size(broadcast_sizes(*sizes))
     except BaseException:
         hide_inner_frames()
         raise
+
+
+def broadcast_sizes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
+    """Return what `broadcast_shapes` returns, as a tuple."""
+    shapes = [(shape,) if isinstance(shape, int) else shape for shape in sizes if shape is not None]
+    for shape in shapes:
+        if not isinstance(shape, Sequence):
+            raise RuntimeError(
+                f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
+            )
+    out = [1] * max(map(len, shapes), default=0)
+    for number, shape in enumerate(shapes):
+        for i in range(-1, -1 - len(shape), -1):
+            size = shape[i]
+            if size == out[i]:
+                continue
+            if out[i] == 1:
+                if size < 0:
+                    raise ValueError(
+                        f"Attempting to broadcast a dimension with negative length! Got {size} in {list(shape)}"
+                    )
+                out[i] = size
+            elif size != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {size} at {i}! Mismatching argument at index "
+                    f"{number} had {shape}; but expected shape should be broadcastable to {out}"
+                )
+    return tuple(out)
 
 
 def expand_geometry(

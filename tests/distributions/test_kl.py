@@ -154,9 +154,9 @@ def test_the_most_specific_pair_is_taken():
         tt.distributions.kl._KL_MEMOIZE.clear()
 
 
-def test_only_classes_of_distributions_are_registered():
+def test_only_classes_are_registered():
     with pytest.raises(TypeError, match="Expected type_p to be a Distribution subclass"):
-        D.register_kl(int, D.Normal)
+        D.register_kl(1, D.Normal)
 
 
 def test_gradients_flow(device):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.generated import functions as _ops
-from ..dispatch.iterator.broadcast import broadcast_shapes
+from ..dispatch.iterator.broadcast import broadcast_sizes
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import finfo
 from ..runtime.size import Size
@@ -82,7 +82,7 @@ class Categorical(ByWeights):
         if self._validate_args:
             self._validate_sample(value)
         index = value.long().unsqueeze(-1)
-        sizes = broadcast_shapes(tuple(index.shape[:-1]), tuple(self.logits.shape[:-1]))
+        sizes = broadcast_sizes(tuple(index.shape[:-1]), tuple(self.logits.shape[:-1]))
         logits = self.logits.expand((*sizes, self._num_events))
         return logits.gather(-1, index.expand((*sizes, 1))).squeeze(-1)
 

@@ -75,7 +75,8 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Formula], Formula]:
         tensor(1.5000)
     """
     for name, cls in (("type_p", type_p), ("type_q", type_q)):
-        if not isinstance(cls, type) or not issubclass(cls, Distribution):
+        # Other packages' base classes of distributions pass, as in PyTorch.
+        if not isinstance(cls, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
 
     def decorate(function: Formula) -> Formula:
@@ -385,9 +386,9 @@ def _to_full(p: Any, q: MultivariateNormal, log_det: Tensor, *factors: Tensor) -
 
 
 def _broadcast(*shapes: Any) -> tuple[int, ...]:
-    from ..dispatch.iterator.broadcast import broadcast_shapes
+    from ..dispatch.iterator.broadcast import broadcast_sizes
 
-    return tuple(broadcast_shapes(*(tuple(shape) for shape in shapes)))
+    return tuple(broadcast_sizes(*(tuple(shape) for shape in shapes)))
 
 
 def _to_low_rank(p: Any, q: LowRankMultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:

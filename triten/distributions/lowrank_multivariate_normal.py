@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..dispatch.generated import functions as _ops
-from ..dispatch.iterator.broadcast import broadcast_shapes
+from ..dispatch.iterator.broadcast import broadcast_sizes
 from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, Shape
@@ -81,7 +81,7 @@ class LowRankMultivariateNormal(Distribution):
             raise ValueError(f"cov_factor must be a batch of matrices with shape {events[0]} x m")
         if cov_diag.shape[-1:] != events:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {events}")
-        batch = broadcast_shapes(
+        batch = broadcast_sizes(
             tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])
         )
         self.loc = loc.expand((*batch, *events))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..dispatch.generated import functions as _ops
-from ..dispatch.iterator.broadcast import broadcast_shapes
+from ..dispatch.iterator.broadcast import broadcast_sizes
 from ..dispatch.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, Shape
@@ -22,7 +22,7 @@ def _batch_mv(matrix: Tensor, vector: Tensor) -> Tensor:
 def _batch_mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     """Compute x^T (L L^T)^-1 x for triangular factors L and vectors x, whose batches broadcast."""
     size = x.shape[-1]
-    batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(x.shape[:-1]))
+    batch = broadcast_sizes(tuple(factor.shape[:-2]), tuple(x.shape[:-1]))
     if factor.dim() == 2:
         # One factor for all: its system is solved once, with every vector as a right side.
         columns = x.reshape((-1, size)).t()
@@ -109,7 +109,7 @@ class MultivariateNormal(Distribution):
             "precision_matrix": precision_matrix,
             "scale_tril": scale_tril,
         }[name]
-        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
+        batch = broadcast_sizes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
         setattr(self, name, matrix.expand((*batch, *matrix.shape[-2:])))
         self.loc = loc.expand((*batch, loc.shape[-1]))
         super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)

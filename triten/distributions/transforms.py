@@ -572,9 +572,9 @@ class PowerTransform(Transform):
 
 def _shape_with(shape: Shape, *params: Any) -> tuple[int, ...]:
     """Return the shape that `shape` broadcasts to with the parameters."""
-    from ..dispatch.iterator.broadcast import broadcast_shapes
+    from ..dispatch.iterator.broadcast import broadcast_sizes
 
-    return tuple(broadcast_shapes(tuple(shape), *(tuple(getattr(o, "shape", ())) for o in params)))
+    return tuple(broadcast_sizes(tuple(shape), *(tuple(getattr(o, "shape", ())) for o in params)))
 
 
 class SigmoidTransform(_Plain):

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from ..dispatch.generated import functions as _ops
-from ..dispatch.iterator.broadcast import broadcast_shapes
+from ..dispatch.iterator.broadcast import broadcast_sizes
 from ..dispatch.tensor import Tensor
 from ..runtime.scalar_type import finfo
 from ..runtime.size import Size
@@ -90,7 +90,7 @@ class Wishart(ExponentialFamily):
             freedom = df
         elif is_number(df):
             freedom = matrix.new_full((), df)
-        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(freedom.shape))
+        batch = broadcast_sizes(tuple(matrix.shape[:-2]), tuple(freedom.shape))
         events = matrix.shape[-2:]
         if bool(freedom.le(events[-1] - 1).any()):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {events[-1] - 1}.")
@@ -200,7 +200,7 @@ class Wishart(ExponentialFamily):
         return (df - p - 1) / 2 * _ops.linalg_slogdet(value)[1] - trace / 2 - constant
 
     def _of_cholesky(self, value: Tensor) -> Tensor:
-        batch = broadcast_shapes(tuple(value.shape[:-2]), tuple(self._unbroadcasted_scale_tril.shape[:-2]))
+        batch = broadcast_sizes(tuple(value.shape[:-2]), tuple(self._unbroadcasted_scale_tril.shape[:-2]))
         factor: Tensor = self._unbroadcasted_scale_tril.expand((*batch, *self._event_shape))
         return factor
 

@@ -9,7 +9,7 @@ from ....runtime.errors import two_devices
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
-from ...iterator.broadcast import broadcast_shapes
+from ...iterator.broadcast import broadcast_sizes
 from ...tensor import Tensor
 from ..allocation import allocator_of
 from ..meta_base import MetaBase
@@ -32,7 +32,7 @@ __all__ = [
 def _by_parameters(name: str, stub: str, parameters: dict[str, TensorSpec]) -> Plan:
     """Return a plan ``(parameters..., generator)``: one random number for each element of the broadcast parameters."""
     specs = list(parameters.values())
-    sizes = broadcast_shapes(*(spec.sizes for spec in specs))
+    sizes = broadcast_sizes(*(spec.sizes for spec in specs))
     out = TensorSpec.contiguous(sizes, specs[0].dtype, specs[0].device)
     allocate, count, device = allocator_of(out), out.numel, out.device
     into = None if out.is_meta else kernel_of(name, stub, (out,), parameters)

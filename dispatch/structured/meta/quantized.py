@@ -7,7 +7,7 @@ from ....runtime.quantized_data import INTEGERS
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, int8, int32, uint8
 from ....runtime.tensor_spec import TensorSpec
-from ...iterator.broadcast import broadcast_shapes
+from ...iterator.broadcast import broadcast_sizes
 from ..meta_base import MetaBase, NumberKind
 
 Parameter = TensorSpec | NumberKind
@@ -56,7 +56,7 @@ def _like(
     meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
     for name, parameter in (("scale", scale), ("zero point", zero_point)):
-        if isinstance(parameter, TensorSpec) and broadcast_shapes(self.sizes, parameter.sizes) != self.sizes:
+        if isinstance(parameter, TensorSpec) and broadcast_sizes(self.sizes, parameter.sizes) != self.sizes:
             raise RuntimeError(
                 f"{meta.name}: expected {name} of a shape that broadcasts to {list(self.sizes)}, got "
                 f"{list(parameter.sizes)}"
