@@ -199,12 +199,18 @@ def linspace(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
+MOST_LINES = 1 << 24
+"""Rows and columns of a matrix whose lines are counted in arrays; the composite counts those of larger ones."""
+
+
 def triangle(call: StructuredCall) -> HostKernel | None:
     """Return the host kernel of the indices of a triangle's entries, row by row."""
     row, col, offset, dtype, layout, device, pin = call.args.values()
     if row < 0 or col < 0 or layout not in (None, strided) or dtype not in (None, int32, int64) or pin:
         return None
     if device is not None and device.type != "cpu":
+        return None
+    if max(row, col) > MOST_LINES:
         return None
     is_upper = call.name.startswith("triu")
     first_column = min(max(offset if is_upper else offset + 1, -row), col)

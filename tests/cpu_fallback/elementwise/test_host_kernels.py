@@ -20,6 +20,11 @@ def made(*sizes, dtype=tt.float32):
 CASES = {
     "angle": (tt.angle, (7, 9), 0),
     "complex": (lambda x: tt.complex(x, x.flip(0).contiguous()), (7, 9), 0),
+    "elu_backward": (
+        lambda x: tt.ops.aten.elu_backward(x.flip(0), 1.5, 1.25, 0.5, False, x),
+        (7, 9),
+        1,
+    ),
     "mvlgamma": (lambda x: tt.mvlgamma(x.abs() + 2, 3), (7, 9), 4),
     "polar": (lambda x: tt.polar(x.abs(), x.flip(0).contiguous()), (7, 9), 0),
     "prelu": (lambda x: tt.nn.functional.prelu(x, tt.tensor(0.25, dtype=x.dtype)), (7, 9), 0),
