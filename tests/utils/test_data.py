@@ -329,3 +329,14 @@ def test_a_stream_warns_of_its_length_once_the_program_asked_for_it():
     with pytest.warns(UserWarning, match="was reported to be 3") as told:
         list(loader)
     assert len(told) == 2
+
+
+def test_collate_functions_have_pytorchs_names():
+    from triten.utils.data._utils import collate
+
+    kinds = collate.default_collate_fn_map
+    assert kinds[tt.Tensor] is collate.collate_tensor_fn and kinds[int] is collate.collate_int_fn
+    assert collate.collate_float_fn([1.0, 2.0]).dtype is tt.float64
+    assert collate.collate_numpy_scalar_fn([np.float32(1), np.float32(2)]).tolist() == [1, 2]
+    assert collate.np_str_obj_array_pattern.search(np.dtype("U3").str) is not None
+    assert collate.np_str_obj_array_pattern.search(np.dtype("f4").str) is None

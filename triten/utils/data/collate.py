@@ -90,32 +90,41 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     raise TypeError(FOUND.format(kind))
 
 
-def _stacked(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Stack the tensors of a batch."""
     return _ops.stack(list(batch), 0)
 
 
-def _stacked_arrays(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Stack the arrays, or NumPy's numbers, of a batch."""
     if batch[0].dtype.kind in "SUO":
         raise TypeError(FOUND.format(batch[0].dtype))
     return _ops.stack([as_tensor(each) for each in batch], 0)
 
 
-def _numbers(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    return tensor(batch, dtype=float64) if isinstance(batch[0], float) else tensor(batch)
+def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Return a tensor of float64 of the numbers of a batch."""
+    return tensor(batch, dtype=float64)
 
 
-def _texts(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Return a tensor of the numbers of a batch."""
+    return tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Return the texts of a batch as they are."""
     return batch
 
 
 default_collate_fn_map: CollateMap = {
-    Tensor: _stacked,
-    np.ndarray: _stacked_arrays,
-    (np.bool_, np.number, np.object_): _stacked_arrays,
-    float: _numbers,
-    int: _numbers,
-    str: _texts,
-    bytes: _texts,
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_array_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
 }
 """Collate functions of `default_collate` by class; programs may add classes."""
 

@@ -1,6 +1,35 @@
 """How samples become batches, with the table that programs add their classes to."""
 
-from ..collate import collate as collate
-from ..collate import default_collate as default_collate
-from ..collate import default_collate_fn_map as default_collate_fn_map
-from ..collate import default_convert as default_convert
+import re
+
+from ..collate import FOUND as default_collate_err_msg_format
+from ..collate import (
+    collate,
+    collate_float_fn,
+    collate_int_fn,
+    collate_numpy_array_fn,
+    collate_str_fn,
+    collate_tensor_fn,
+    default_collate,
+    default_collate_fn_map,
+    default_convert,
+)
+
+__all__ = [
+    "collate",
+    "collate_float_fn",
+    "collate_int_fn",
+    "collate_numpy_array_fn",
+    "collate_numpy_scalar_fn",
+    "collate_str_fn",
+    "collate_tensor_fn",
+    "default_collate",
+    "default_collate_err_msg_format",
+    "default_collate_fn_map",
+    "default_convert",
+    "np_str_obj_array_pattern",
+]
+
+collate_numpy_scalar_fn = collate_numpy_array_fn
+np_str_obj_array_pattern = re.compile("[SaUO]")
+"""Kinds of NumPy's dtypes whose arrays are not collated."""
