@@ -1784,9 +1784,9 @@ def cholesky_inverse(
 
     Example:
         >>> import triten as tt
-        >>> tt.cholesky_inverse(tt.tensor([[2.0, 0.0], [0.0, 1.0]]))
-        tensor([[0.2500, 0.0000],
-                [0.0000, 1.0000]])
+        >>> tt.cholesky_inverse(tt.tensor([[2.0, 0.0], [1.0, 1.0]]))
+        tensor([[ 0.5000, -0.5000],
+                [-0.5000,  1.0000]])
 
     Schema::
 
