@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import HostKernel
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
@@ -51,6 +52,7 @@ def over_batch(factory: Factory, *ranks: int, few: int = FEW) -> Factory:
         kernel = factory(*single)
         if kernel is None or kernel.fresh is None:
             return None
+        chosen("LAPACK's routine for each matrix of a batch", "the batch is {}", batch)
         return _of_each(kernel, batch)
 
     return batched
