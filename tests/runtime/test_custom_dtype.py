@@ -251,4 +251,4 @@ def test_of_threads_that_register_one_name_one_succeeds():
 
 def test_a_numpy_dtype_that_is_not_registered_names_those_that_are():
     with pytest.raises(TypeError, match="float8_e4m3, own_int4, own_uint4"):
-        tt.from_numpy(np.zeros(2, ml_dtypes.float4_e2m1fn))
+        tt.from_numpy(np.zeros(2, ml_dtypes.float6_e2m3fn))
