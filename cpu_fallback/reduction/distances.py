@@ -147,11 +147,15 @@ def _norms_of_matrices(self: TensorSpec, keepdim: bool) -> HostKernel | None:
     batch = self.sizes[:-2]
     lines = TensorSpec.contiguous((*batch, math.prod(self.sizes[-2:])), self.dtype, CPU)
     kernel = _norms_of_lines(lines, (-1,), False)
-    if kernel is None:
+    if kernel is None or kernel.fresh is None:
         return None
     spec = TensorSpec.contiguous((*batch, 1, 1) if keepdim else batch, self.dtype, CPU)
     sizes, line_sizes, norms = spec.sizes, lines.sizes, kernel.fresh
-    return HostKernel((spec,), lambda x: norms(x.reshape(line_sizes)).reshape(sizes))  # type: ignore[misc]
+
+    def compute(x: Any) -> Any:
+        return norms(x.reshape(line_sizes)).reshape(sizes)
+
+    return HostKernel((spec,), compute)
 
 
 def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostKernel | None:

@@ -88,30 +88,10 @@ def repeats(call: StructuredCall) -> bool:
 
 
 PASSES = (
-    *(
-        "addcdiv",
-        "addcmul",
-        "copysign",
-        "elu",
-        "erf",
-        "frac",
-        "gelu",
-        "gelu_backward",
-        "hardshrink",
-        "hardsigmoid",
-    ),
-    *("hardswish", "leaky_relu", "leaky_relu_backward", "lerp", "mish", "nextafter", "pow", "rsqrt", "sgn"),
-    *(
-        "sigmoid",
-        "sigmoid_backward",
-        "sign",
-        "silu",
-        "silu_backward",
-        "softplus",
-        "softshrink",
-        "tanh_backward",
-    ),
-    *("threshold", "threshold_backward"),
+    *("addcdiv", "addcmul", "copysign", "elu", "erf", "frac", "gelu", "gelu_backward", "hardshrink"),
+    *("hardsigmoid", "hardswish", "leaky_relu", "leaky_relu_backward", "lerp", "mish", "nextafter", "pow"),
+    *("rsqrt", "sgn", "sigmoid", "sigmoid_backward", "sign", "silu", "silu_backward", "softplus"),
+    *("softshrink", "tanh_backward", "threshold", "threshold_backward"),
 )
 ONE_PASS = (
     *("abs", "add", "clamp", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "neg", "relu", "sin"),

@@ -10,7 +10,7 @@ from triten.fx.immutable_collections import immutable_list
 
 
 class Listed(list):
-    pass
+    """List of a program's own class."""
 
 
 class Tupled(tuple):
