@@ -214,40 +214,68 @@ def when_imported(name: str, callback: Callable[[], object]) -> None:
         sys.meta_path.insert(0, _Awaited(name, callback))
 
 
-class _Awaited:
-    """Finder that finds one module through the later finders, and makes its loader notify of the import.
+def on_each_import(package: str, callback: Callable[[ModuleType], object]) -> None:
+    """Call a function with each module of a package: those that are imported already, and each later one.
 
-    It waits for an import: a mere search for the module, such as `importlib.util.find_spec`, does not end the wait.
+    Args:
+        package: The package's full name.
+        callback: Function to call with a module that has been executed.
+
+    Example:
+        >>> from triten.runtime.lazy_import import on_each_import
+        >>> on_each_import("wave", lambda module: print(module.__name__))
+        >>> import wave
+        wave
     """
+    prefix = f"{package}."
+    for name, module in list(sys.modules.items()):
+        if f"{name}.".startswith(prefix) and module.__name__ == name:
+            callback(module)
+    sys.meta_path.insert(0, _Observed(lambda name: f"{name}.".startswith(prefix), callback))
 
-    def __init__(self, name: str, callback: Callable[[], object]) -> None:
-        self.name = name
+
+class _Observed:
+    """Finder that finds modules through the later finders, and makes their loaders tell of each import."""
+
+    def __init__(self, is_meant: Callable[[str], bool], callback: Callable[[ModuleType], object]) -> None:
+        self.is_meant = is_meant
         self.callback = callback
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.name or self not in sys.meta_path:
+        if not self.is_meant(fullname) or self not in sys.meta_path:
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    telling: Any = _TellingLoader(spec.loader, self._imported)
+                    telling: Any = _TellingLoader(spec.loader, self.callback)
                     spec.loader = telling
                 return spec
         return None
 
-    def _imported(self) -> None:
+
+class _Awaited(_Observed):
+    """Observer of one module, until its import.
+
+    A mere search for the module, such as `importlib.util.find_spec`, does not end the wait.
+    """
+
+    def __init__(self, name: str, callback: Callable[[], object]) -> None:
+        super().__init__(name.__eq__, self._imported)
+        self.on_import = callback
+
+    def _imported(self, module: ModuleType) -> None:
         if self in sys.meta_path:
-            self.callback()  # again with the next import if it is interrupted
+            self.on_import()  # again with the next import if it is interrupted
             sys.meta_path.remove(self)
 
 
 class _TellingLoader:
-    """Loader that loads a module by its own loader, and notifies."""
+    """Loader that loads a module by its own loader, and tells of it."""
 
-    def __init__(self, loader: Any, callback: Callable[[], object]) -> None:
+    def __init__(self, loader: Any, callback: Callable[[ModuleType], object]) -> None:
         self.loader = loader
         self.callback = callback
 
@@ -260,4 +288,7 @@ class _TellingLoader:
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
-        self.callback()
+        self.callback(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)  # such as `get_code`, for `python -m`

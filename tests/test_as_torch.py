@@ -43,7 +43,7 @@ assert nn is triten.nn is torch.nn is sys.modules["torch.nn"]
 assert F is triten.nn.functional is torch.nn.functional
 assert DataLoader is triten.utils.data.DataLoader
 import functorch, torch._functorch.vmap, torch._functorch.make_functional
-assert functorch.vmap is torch.vmap and functorch.make_functional.__module__.startswith("triten.nn")
+assert functorch.vmap is torch.vmap and functorch.make_functional.__module__.startswith("torch.nn")
 assert torch._functorch.vmap is sys.modules["triten.dispatch.layers.vmap"]
 assert torch.StorageBase is torch.UntypedStorage
 from functorch.experimental import chunk_vmap
@@ -340,6 +340,72 @@ def test_names_in_texts_are_pytorch_s(tmp_path: Path) -> None:
         tmp_path,
     )
     assert printed == "torch.float32 torch.Size([2]) torch.FloatTensor torch.strided torch.channels_last\n"
+
+
+def test_classes_and_functions_name_pytorch_s_modules(tmp_path: Path) -> None:
+    program = """
+import importlib, pickle, sys
+import torch, torch.fx
+from torch.utils.data import DataLoader
+from torch.optim.lr_scheduler import StepLR
+
+x = torch.ones(2, 2)
+assert str(type(x)) == "<class 'torch.Tensor'>", type(x)
+assert str(type(x.max(0))) == "<class 'torch.return_types.max'>", type(x.max(0))
+for value, module in (
+    (torch.dtype, "torch"), (torch.device, "torch"), (torch.Size, "torch"), (torch.Generator, "torch._C"),
+    (torch.no_grad, "torch.autograd.grad_mode"), (torch.autograd.Function, "torch.autograd.function"),
+    (torch.FloatStorage, "torch"), (torch.cuda.FloatStorage, "torch.cuda"),
+    (torch.nn.Linear, "torch.nn.modules.linear"), (torch.nn.LazyLinear, "torch.nn.modules.linear"),
+    (torch.nn.LSTMCell, "torch.nn.modules.rnn"), (torch.nn.Parameter, "torch.nn.parameter"),
+    (torch.optim.AdamW, "torch.optim.adamw"), (StepLR, "torch.optim.lr_scheduler"),
+    (DataLoader, "torch.utils.data.dataloader"), (torch.nn.functional.relu, "torch.nn.functional"),
+    (torch.distributions.Normal, "torch.distributions.normal"), (torch.fx.Graph, "torch.fx.graph"),
+):
+    assert value.__module__ == module, (value, value.__module__)
+    assert pickle.loads(pickle.dumps(value)) is value
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return torch.nn.functional.relu(self.layer(x))
+
+assert [node.op for node in torch.fx.symbolic_trace(Net()).graph.nodes] == [
+    "placeholder", "call_module", "call_function", "output"
+]
+try:
+    torch.ones(2).add(torch.device("cpu"))
+except TypeError as error:
+    assert "triten" not in str(error), error
+torch.save(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), "model.pt")
+torch.save({"scheduler": StepLR, "max": x.max(0)}, "classes.pt")
+
+# Every class can be found where it says that it is.
+for name in "accelerator cuda.amp distributed export fx jit masked mps nn.attention profiler sparse".split():
+    importlib.import_module(f"torch.{name}")
+import torch.utils.benchmark, torch.utils.checkpoint, torch.utils.data.datapipes.iter
+lost = [
+    (name, value)
+    for name, module in list(sys.modules.items()) if name.startswith("triten.")
+    for value in list(vars(module).values())
+    if isinstance(value, type) and value.__module__.startswith("torch") and "." not in value.__qualname__
+    and getattr(importlib.import_module(value.__module__), value.__qualname__, None) is not value
+]
+assert not lost, lost
+"""
+    as_torch(program, tmp_path)
+    plain = """
+import triten as tt
+model = tt.load("model.pt", weights_only=False)
+assert type(model[0]) is tt.nn.Linear and model(tt.ones(1, 2)).shape == (1, 3)
+with tt.serialization.safe_globals([tt.nn.Sequential, tt.nn.Linear, tt.nn.ReLU, set]):
+    assert type(tt.load("model.pt")[1]) is tt.nn.ReLU
+assert tt.load("classes.pt", weights_only=False)["scheduler"] is tt.optim.lr_scheduler.StepLR
+"""
+    run("-c", plain, cwd=tmp_path)
 
 
 def test_numpy_refuses_what_numpy_does_not_have(tmp_path: Path) -> None:

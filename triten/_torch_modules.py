@@ -34,9 +34,14 @@ _FUNCTIONAL = (
 _TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
 
 MODULES: Mapping[str, Mapping[str, str]] = {
-    "_C._autograd": {"dispatch.autograd.node_attributes": "SavedTensor"},
+    "_C._autograd": {
+        "dispatch.autograd.node_attributes": "SavedTensor",
+        "dispatch.layers.profiler.events": "DeviceType",
+    },
     "_C._functions": {"dispatch.autograd.node": "AccumulateGrad"},
-    "_C._profiler": {"dispatch.layers.profiler.profile": "_ExperimentalConfig=ExperimentalConfig"},
+    "_C._profiler": {
+        "dispatch.layers.profiler.profile": "ProfilerActivity _ExperimentalConfig=ExperimentalConfig"
+    },
     "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
     "_dynamo.exc": {"compiler": "Unsupported"},
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
@@ -82,8 +87,11 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "dispatch.methods.print_options": "PRINT_OPTS=options get_printoptions printoptions set_printoptions",
         "dispatch.methods.printing": "_str=tensor_text _tensor_str=_part_text",
     },
+    "accelerator.graphs": {"accelerator": "Graph"},
     "cpu.amp": {"amp.cpu": "autocast"},
     "cpu.amp.autocast_mode": {"amp.cpu": "autocast"},
+    "cuda.amp.autocast_mode": {"cuda.amp": "autocast custom_bwd custom_fwd"},
+    "cuda.amp.grad_scaler": {"cuda.amp": "GradScaler"},
     "distributed._tensor": {
         "distributed.tensor": f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor empty full "
         "init_device_mesh ones rand randn zeros"
@@ -111,6 +119,11 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     },
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+    "export.dynamic_shapes": {"export": "Dim dims"},
+    "export.exported_program": {"export": "ExportedProgram"},
+    "export.graph_signature": {
+        "export": "ConstantArgument ExportGraphSignature InputKind InputSpec OutputKind OutputSpec TensorArgument"
+    },
     "functorch": {
         "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp vjp vmap",
         "fx.experimental.proxy_tensor": "make_fx",
@@ -126,6 +139,14 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "ao.nn.quantized.modules": {_DYNAMIC: "LinearPackedParams"},
     "ao.nn.quantized.modules.linear": {_DYNAMIC: "LinearPackedParams"},
     "ao.quantization.quantization_mappings": {"ao.quantization": "get_default_dynamic_quant_module_mappings"},
+    "jit._trace": {"jit._script": "TopLevelTracedModule TracedModule TracerWarning"},
+    "masked.maskedtensor": {"masked": "MaskedTensor is_masked_tensor"},
+    "masked.maskedtensor.core": {"masked": "MaskedTensor is_masked_tensor"},
+    "masked.maskedtensor.creation": {"masked": "as_masked_tensor masked_tensor"},
+    "mps.event": {"mps": "Event"},
+    "nn.modules.linear_cross_entropy_options": {
+        "nn.modules.linear_cross_entropy": "LinearCrossEntropyOptions"
+    },
     "nn.quantized": {},
     "nn.quantized.dynamic": {_DYNAMIC: "Linear"},
     "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
@@ -133,6 +154,10 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "utils._python_dispatch": "all_same_mode no_dispatch=_DisableTensorDispatch",
     },
     "profiler.itt": {"dispatch.layers.profiler.itt": "is_available mark range range_pop range_push"},
+    "profiler.profiler": {
+        "profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler"
+    },
+    "utils.data.datapipes.iter.utils": {"utils.data.datapipes.iter.wrapper": "IterableWrapperIterDataPipe"},
     "autograd.profiler_util": {
         "dispatch.layers.profiler.events": "DeviceType EventList FunctionEvent FunctionEventAvg Interval Kernel"
     },
@@ -150,8 +175,10 @@ ALIASES: Mapping[str, str] = {
 """Modules of this package by PyTorch's names, for packages that replace functions in them."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
+    "autograd.grad_mode": {"autograd": "set_multithreading_enabled"},
     "_C": {
         "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype is_grad_enabled is_inference_mode_enabled",
+        "linalg": "LinAlgError",
         "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
         _SCRIPT: "Graph Node ScriptObject Value",
     },
@@ -187,6 +214,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "
         "is_in_torch_dispatch_mode=is_in_tensor_dispatch_mode"
     },
+    "nn.modules.batchnorm": {"nn": "LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d"},
+    "nn.modules.conv": {
+        "nn": "LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d"
+    },
+    "nn.modules.instancenorm": {"nn": "LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d"},
+    "nn.modules.linear": {"nn": "LazyLinear"},
+    "nn.modules.loss": {"nn": "LinearCrossEntropyLoss"},
     "nn.parallel.distributed": {"distributed": "ReduceOp"},
     "optim.lr_scheduler": {"optim": "Optimizer"},
     "optim.optimizer": {"optim.optimizer": "ParamsT=Params"},

@@ -176,7 +176,7 @@ def _install() -> None:
             f"imports torch, or run the program with `python -m {_OURS}.as_torch`",
             name=_THEIRS,
         )
-    from . import _torch_modules, _torch_names
+    from . import _torch_homes, _torch_modules, _torch_names
     from .random import set_cpu_engine
     from .runtime.lazy_import import when_imported
     from .torch_version import TorchVersion
@@ -184,6 +184,7 @@ def _install() -> None:
     own_version = root.__version__.replace("+", ".")  # a version has a single plus sign
     _torch_names.add()
     _torch_modules.install()
+    _torch_homes.install()
     root.__version__ = root.version.__version__ = TorchVersion(f"{TORCH_VERSION}+{_OURS}.{own_version}")
     sys.modules[_THEIRS] = vars(root)[_THEIRS] = root  # PyTorch's package has itself as an attribute
     root.__name__ = _THEIRS  # packages compare it

@@ -317,7 +317,7 @@ def redispatch_function(
     body = _protocol.body_of(func)
     if body is not None:
         return body(*args, **named)  # type: ignore[no-any-return]
-    if inspect.isfunction(func) and not func.__module__.startswith(f"{__package__}."):
+    if inspect.isfunction(func) and public_name.path_below(func.__module__) is None:
         return _protocol.call_unchecked(func, args, named)  # type: ignore[no-any-return]
     with _protocol.DisableTensorFunction():
         return func(*args, **named)

@@ -11,9 +11,17 @@ from ...runtime import public_name
 from ..schema import FunctionSchema
 
 MODULE = f"{__package__.partition('.')[0]}.return_types"
-"""The module that holds the classes by name, also for pickles."""
+"""The module that holds the classes by name, also for pickles: `rename` changes it."""
 
 _types: dict[tuple[str, tuple[str, ...]], Any] = {}
+
+
+def rename(module: str) -> None:
+    """Set the name of the module that the classes name as their own."""
+    global MODULE
+    MODULE = module
+    for each in _types.values():
+        each.__module__ = module
 
 
 def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...runtime import public_name
 from ...runtime.tensor_impl import TensorImpl
 from .function_schema import Argument, FunctionSchema, Symbol
 from .numpy_names import OWN_NAMES
@@ -21,8 +22,9 @@ def value_type_name(value: object) -> str:
     cls = type(value)
     if isinstance(value, TensorImpl):
         return "Tensor" if cls is TensorImpl else cls.__name__
-    root = cls.__module__.partition(".")[0]
-    return f"{root}.{cls.__name__}" if root in ("numpy", "triten") else cls.__name__
+    if public_name.path_below(cls.__module__) is not None:
+        return f"{public_name.shown}.{cls.__name__}"
+    return f"numpy.{cls.__name__}" if cls.__module__.partition(".")[0] == "numpy" else cls.__name__
 
 
 def python_name(schema: FunctionSchema, index: int) -> str:

@@ -20,13 +20,13 @@ from ..nn.modules.container import Sequential
 from ..nn.modules.lazy import LazyModuleMixin
 from ..nn.modules.module import Module
 from ..nn.modules.parameter import Parameter
+from ..runtime import public_name
 from .code_generation import PyTreeCodeGen, PyTreeInfo
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Argument, Node, base_types, map_aggregate
 from .patching import Patcher, wrap
 from .proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
-from .qualified_names import ROOT
 
 __all__ = [
     "PH",
@@ -230,8 +230,8 @@ class Tracer(TracerBase):
             m: The module.
             module_qualified_name: Its dotted name in the root.
         """
-        names = (f"{ROOT}.nn.", f"{ROOT}.ao.nn.")
-        return f"{type(m).__module__}.".startswith(names) and not isinstance(m, Sequential)
+        path = public_name.path_below(type(m).__module__) or ""
+        return f"{path}.".startswith(("nn.", "ao.nn.")) and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Module) -> str:
         """Return the dotted name of a module in the root.
@@ -478,7 +478,7 @@ class Tracer(TracerBase):
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
     """Return a function's annotations; for functions of `nn`, whose annotations are strings, only those of tensors."""
     annotations = inspect.get_annotations(function)
-    if (function.__module__ or "").startswith(f"{ROOT}.nn."):
+    if (public_name.path_below(function.__module__) or "").startswith("nn."):
         return {name: Tensor for name, text in annotations.items() if text == "Tensor"}
     return annotations
 

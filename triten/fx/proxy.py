@@ -17,6 +17,7 @@ from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Parameter
 from ..overrides import is_tensor_method_or_property
+from ..runtime import public_name
 from ..runtime.size import Size
 from . import traceback as fx_traceback
 from .graph import Graph, magic_methods, reflectable_magic_methods
@@ -354,11 +355,12 @@ def _as_pytorch_gives(
     Functions of `nn.functional` that PyTorch writes in Python pass required arguments by position and all others by
     name, defaults included. Other functions pass what the caller wrote.
     """
-    module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", None)
+    path = public_name.path_below(getattr(function, "__module__", None)) or ""
+    name = getattr(function, "__name__", None)
     if name == "einsum" and len(args) == 2 and isinstance(args[1], list | tuple):
         return (args[0], *args[1]), kwargs
-    is_python_there = module.startswith(f"{ROOT}.nn.") and name not in _BUILTIN_THERE
-    if not (is_python_there or (name in _PYTHON_THERE and module.startswith(f"{ROOT}.dispatch."))):
+    is_python_there = path.startswith("nn.") and name not in _BUILTIN_THERE
+    if not (is_python_there or (name in _PYTHON_THERE and path.startswith("dispatch."))):
         return args, kwargs
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)

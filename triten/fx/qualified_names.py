@@ -51,10 +51,8 @@ def own_path(obj: Any) -> str | None:
     if isinstance(obj, OpOverloadGroup):
         return f"ops.{obj}"
     module = getattr(obj, "__module__", None)
-    if not isinstance(module, str) or module.partition(".")[0] != ROOT:
-        return None
-    inside = module.partition(".")[2]
-    if inside.partition(".")[0] in _CALLERS:
+    inside = public_name.path_below(module) if isinstance(module, str) else None
+    if inside is None or inside.partition(".")[0] in _CALLERS:
         return None
     known = overrides.resolve_name(obj)
     if known is not None:

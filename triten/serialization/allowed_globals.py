@@ -233,12 +233,17 @@ NAMES: dict[str, Global] = {
         ("torch.nn.parameter.Parameter", f"{PACKAGE}.nn.modules.parameter.Parameter"),
         Global(Parameter, rebuild.rebuild_parameter),
     ),
-    f"{PACKAGE}.nn.modules.parameter.Buffer": Global(Buffer),
-    f"{PACKAGE}.nn.modules.uninitialized.UninitializedParameter": Global(
-        UninitializedParameter, rebuild.rebuild_uninitialized_parameter
+    **_same(("torch.nn.parameter.Buffer", f"{PACKAGE}.nn.modules.parameter.Buffer"), Global(Buffer)),
+    **_same(
+        (
+            "torch.nn.parameter.UninitializedParameter",
+            f"{PACKAGE}.nn.modules.uninitialized.UninitializedParameter",
+        ),
+        Global(UninitializedParameter, rebuild.rebuild_uninitialized_parameter),
     ),
-    f"{PACKAGE}.nn.modules.uninitialized.UninitializedBuffer": Global(
-        UninitializedBuffer, rebuild.rebuild_uninitialized_buffer
+    **_same(
+        ("torch.nn.parameter.UninitializedBuffer", f"{PACKAGE}.nn.modules.uninitialized.UninitializedBuffer"),
+        Global(UninitializedBuffer, rebuild.rebuild_uninitialized_buffer),
     ),
     "torch.device": Global(Device, _device),
     "torch.Size": Global(Size, _size),

@@ -60,7 +60,9 @@ class _Trusting:
             return _Caller(self._load, entry.call) if entry.value is entry.call else entry.value
         if dotted in NOT_SUPPORTED:
             raise UnpicklingError(f"Unsupported global: GLOBAL {dotted}: {NOT_SUPPORTED[dotted]}")
-        return super().find_class(module, name)  # type: ignore[misc]
+        root, dot, path = module.partition(".")
+        own = f"{PACKAGE}{dot}{path}" if root == "torch" else module
+        return super().find_class(own, name)  # type: ignore[misc]
 
     def persistent_load(self, pid: Any) -> Any:
         if type(pid) is tuple and len(pid) == 4 and pid[0] == "module":

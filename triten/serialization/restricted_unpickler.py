@@ -25,7 +25,8 @@ from types import MemberDescriptorType
 from typing import Any
 
 from ..dispatch.tensor import Tensor
-from .allowed_globals import BLOCKED_MODULES, CALLS, NOT_SUPPORTED, PACKAGE, find, full_name
+from ..runtime.public_name import path_below
+from .allowed_globals import BLOCKED_MODULES, CALLS, NOT_SUPPORTED, find, full_name
 from .rebuild import Load, set_attributes
 
 MAX_DIGITS = 4000
@@ -392,7 +393,7 @@ def _check_constructor(function: Any) -> None:
     if not isinstance(function, type) or not issubclass(function, Tensor):
         return
     owner = next(each for each in function.__mro__ if "__new__" in vars(each))
-    if owner is object or owner.__module__.partition(".")[0] == PACKAGE:
+    if owner is object or path_below(owner.__module__) is not None:
         raise UnpicklingError(
             f"{function.__name__}: a class of tensors is rebuilt by `_rebuild_from_type_v2`"
         )

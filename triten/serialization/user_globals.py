@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..runtime import public_name
+
+_PACKAGE = __name__.partition(".")[0]
+
 _allowed: dict[str, tuple[Any, Any]] = {}
 """The user's: by the full name the object, and the entry as it was given."""
 _of_package: dict[str, Any] = {}
@@ -35,8 +39,15 @@ def allow_of_package(*objects: Any) -> None:
 
 
 def allowed_by_user() -> dict[str, Any]:
-    """Return the objects that `add_safe_globals` and `allow_of_package` added, by their full names."""
-    return _of_package | {name: obj for name, (obj, _) in _allowed.items()}
+    """Return the objects that `add_safe_globals` and `allow_of_package` added, by their full names.
+
+    Those of this package's modules have PyTorch's names too, which its files and those of `as_torch` have.
+    """
+    named = _of_package | {name: obj for name, (obj, _) in _allowed.items()}
+    paths = {public_name.path_below(name): obj for name, obj in named.items()}
+    paths.pop(None, None)
+    both = {f"{root}.{path}": obj for path, obj in paths.items() for root in (_PACKAGE, "torch")}
+    return both | named
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:

@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from ...nn.modules.module import Module
+from ...runtime import public_name
 from .._symbolic_trace import Tracer
 from ..graph import Graph
 from ..qualified_names import ROOT
@@ -118,7 +119,7 @@ def _rewrite(root: Module | Callable[..., Any]) -> Module | Callable[..., Any]:
         return AST_Rewriter().rewrite(root)
     made: Any = copy.copy(root)
     made._modules = {name: child and _rewrite(child) for name, child in root._modules.items()}
-    if not type(root).__module__.startswith(f"{ROOT}."):
+    if public_name.path_below(type(root).__module__) is None:
         forward = AST_Rewriter().rewrite(type(root).forward)
         made.__class__ = type(
             type(root).__name__, (type(root),), {"forward": forward, "__module__": type(root).__module__}
