@@ -245,6 +245,15 @@ class OpOverloadGroup:
         return f"<OpOverloadPacket(op='{self}')>"
 
 
+class _MissingOperator(AttributeError):
+    """AttributeError that looks for similar names only when it is printed: `hasattr` discards it."""
+
+    __module__, __qualname__ = "builtins", AttributeError.__name__  # as tracebacks name it
+
+    def __str__(self) -> str:
+        return self.obj._describe_missing(self.name)  # type: ignore[no-any-return]
+
+
 class OpNamespace:
     """Operators of one namespace."""
 
@@ -255,7 +264,7 @@ class OpNamespace:
         qualified = f"{self._name}::{operator}"
         group = OpOverloadGroup(qualified)
         if not group.overloads():
-            raise AttributeError(self._describe_missing(operator), name=operator, obj=self)
+            raise _MissingOperator(name=operator, obj=self)
         return group
 
     def _describe_missing(self, operator: str) -> str:

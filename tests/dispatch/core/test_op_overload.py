@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 import triten as tt
+from triten.dispatch.core.op_overload import OpNamespace
 from triten.library import Library
 
 ATEN = tt.ops.aten
@@ -192,6 +193,15 @@ def test_an_operator_that_is_gone_cannot_be_unpickled() -> None:
         pickled = pickle.dumps(tt.ops.t_gone.f.default)
     with pytest.raises(RuntimeError, match="Could not find schema for t_gone::f"):
         pickle.loads(pickled)
+
+
+def test_a_search_for_similar_names_waits_until_the_error_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(OpNamespace, "__dir__", lambda self: searched.append(self._name) or ["sigmoid"])
+    assert not hasattr(ATEN, "sigmoidd") and not searched
+    with pytest.raises(AttributeError) as raised:
+        ATEN.sigmoidd  # noqa: B018 - reading it raises
+    assert "did you mean 'sigmoid'" in str(raised.value) and searched == ["aten"]
 
 
 def test_misspelt_names_get_suggestions() -> None:
