@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import import_module, util
 
 import pytest
@@ -21,6 +23,20 @@ def test_every_name_is_where_the_table_says(module: str, place: str) -> None:
         if place.startswith("!"):
             with pytest.raises(NotImplementedError, match=rf"torch\.{module}\.{name} is not supported: "):
                 found()
+
+
+def test_modules_are_attributes_of_their_package() -> None:
+    packages = sorted({name.rpartition(".")[0] for name in MODULES} - {""})
+    chains = ", ".join(f"torch.{name}" for name in MODULES if not name.startswith("functorch"))
+    program = (
+        f"import torch, {', '.join(f'torch.{each}' for each in packages if each != 'functorch')}\n{chains}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "triten.as_torch", "-c", program],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_table_makes_no_module_that_is_there() -> None:

@@ -305,6 +305,10 @@ class _Loader(importlib.abc.Loader):
         row = MODULES[name]
         vars(module)["__all__"] = _names(row)
         _extend(module, row)
+        for each in (*MODULES, *ALIASES):
+            package, _, last = each.rpartition(".")
+            if package == name:
+                _bind(module.__name__, last)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
