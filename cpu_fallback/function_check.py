@@ -16,7 +16,6 @@ import numpy as np
 from ..runtime.cpu.element_loop import Loop
 from ..runtime.cpu.element_program import ElementProgram
 from ..runtime.cpu.elementary_functions import FUNCTIONS, RANGED
-from ..runtime.cpu.function_text import VECTORS
 from ..runtime.cpu.hyperbolic_tangent import OWN_TANH
 from ..runtime.cpu.llvm_source import write_loop
 from ..runtime.cpu.object_code import loop_function, shared_function, target
@@ -25,6 +24,7 @@ from ..runtime.scalar_type import float32, float64
 from ..runtime.tensor_spec import TensorSpec
 from .normalization.moments import ones, row_dots
 from .reduction.lane_sums import NUM_LANES, PIECE
+from .reduction.line_code import VECTORS
 from .reduction.line_reductions import RUN, line_sums
 from .reduction.reduction_source import BLAS, LANE_SUMS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
 from .reduction.variance import moments_function

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ...runtime.cpu.code import FloatCode
-from ...runtime.cpu.function_text import VECTORS
+from .line_code import VECTORS
 
 PIECE = 2048
 """Elements of a row that are added in the dtype itself."""

@@ -12,9 +12,9 @@ import numpy as np
 from numpy._core.multiarray import c_einsum
 
 from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
-from ...runtime.cpu.function_text import FunctionText
 from ...runtime.cpu.object_code import loop_function
 from ..function_check import streamed_sums
+from .line_code import LineCode
 from .line_products import LONGEST_PRODUCT, line_product, products_of_halves
 from .line_reductions import RUN, line_sums
 from .reduction_source import extremum, line_sum, run_sum
@@ -47,8 +47,8 @@ LENGTHS = (1, 3, 16, 37, 129, RUN, 1000, 1030, LONGEST_PRODUCT - 1, 9000)
 
 def square_sum() -> str:
     """Return ``float @line_square_sum(ptr, i64)``: the sum of squared deviations from zero."""
-    f = FunctionText("float @line_square_sum(ptr %x, i64 %n)")
-    return f.end(f"float {f.let('call float @line_squares(ptr %x, i64 %n, float 0.0)')}")
+    f = LineCode("line_square_sum")
+    return f.end(f"float {f.new('call float @line_squares(ptr %x, i64 %n, float 0.0)')}")
 
 
 def lines_text(name: str) -> str:

@@ -7,7 +7,7 @@ for the rounded mean. A row whose squares overflow is computed in float64. `wide
 
 from __future__ import annotations
 
-from ...runtime.cpu.function_text import VECTORS, FunctionText
+from .line_code import VECTORS, LineCode
 
 SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
 """Functions that `spread` calls."""
@@ -17,27 +17,27 @@ NUM_LANES = 8
 
 def spread() -> str:
     """Return ``double @spread(ptr, i64)``."""
-    f = FunctionText("double @spread(ptr %x, i64 %n)")
-    count = f.let("uitofp i64 %n to float")
-    total = f.let("call float @line_sum(ptr %x, i64 %n)")
-    mean = f.let(f"fdiv float {total}, {count}")
-    rest = f.let(f"call float @line_deviations(ptr %x, i64 %n, float {mean})")
-    squares = f.let(f"call float @line_squares(ptr %x, i64 %n, float {mean})")
-    rest = f.let(f"fdiv float {f.let(f'fmul float {rest}, {rest}')}, {count}")
-    variance = f.let(f"fsub float {squares}, {rest}")
+    f = LineCode("spread")
+    count = f.new("uitofp i64 %n to float")
+    total = f.new("call float @line_sum(ptr %x, i64 %n)")
+    mean = f.new(f"fdiv float {total}, {count}")
+    rest = f.new(f"call float @line_deviations(ptr %x, i64 %n, float {mean})")
+    squares = f.new(f"call float @line_squares(ptr %x, i64 %n, float {mean})")
+    rest = f.new(f"fdiv float {f.new(f'fmul float {rest}, {rest}')}, {count}")
+    variance = f.new(f"fsub float {squares}, {rest}")
     return wide_spread() + _or_wide(f, variance, "wide_spread")
 
 
-def _or_wide(f: FunctionText, narrow: str, wide: str) -> str:
+def _or_wide(f: LineCode, narrow: str, wide: str) -> str:
     """Emit the end of a function that returns a float32 result, or if it overflows that of a float64 function."""
-    made = f.let(f"fpext float {narrow} to double")
-    size = f.let(f"call float @llvm.fabs.f32(float {narrow})")
-    f.go(f"i1 {f.let(f'fcmp olt float {size}, 0x7FF0000000000000')}, label %done, label %overflow")
+    made = f.new(f"fpext float {narrow} to double")
+    size = f.new(f"call float @llvm.fabs.f32(float {narrow})")
+    f.go(f"i1 {f.new(f'fcmp olt float {size}, 0x7FF0000000000000')}, label %done, label %overflow")
     f.label("overflow")
-    other = f.let(f"call double @{wide}(ptr %x, i64 %n)")
+    other = f.new(f"call double @{wide}(ptr %x, i64 %n)")
     f.go("label %done")
     f.label("done")
-    text = f.end(f"double {f.let(f'phi double [{made}, %entry], [{other}, %overflow]')}")
+    text = f.end(f"double {f.new(f'phi double [{made}, %entry], [{other}, %overflow]')}")
     return text + "declare float @llvm.fabs.f32(float)\n"
 
 
@@ -45,31 +45,31 @@ def _wide_total(name: str) -> str:
     """Return ``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of deviations from a mean."""
     is_plain = name == "wide_sum"
     kind = f"<{NUM_LANES} x double>"
-    f = FunctionText(f"double @{name}(ptr %x, i64 %n{'' if is_plain else ', double %mean'})")
+    f = LineCode(name, f"ptr %x, i64 %n{'' if is_plain else ', double %mean'}")
     if not is_plain:
-        f.let(f"insertelement {kind} poison, double %mean, i64 0", "%one")
-        f.let(f"shufflevector {kind} %one, {kind} poison, <{NUM_LANES} x i32> zeroinitializer", "%means")
+        f.new(f"insertelement {kind} poison, double %mean, i64 0", "%one")
+        f.new(f"shufflevector {kind} %one, {kind} poison, <{NUM_LANES} x i32> zeroinitializer", "%means")
 
     def term(type_: str, index: str) -> str:
         narrow = type_.replace("double", "float")
-        x = f.let(f"fpext {narrow} {f.loaded(narrow, '%x', index)} to {type_}")
+        x = f.new(f"fpext {narrow} {f.loaded(narrow, '%x', index)} to {type_}")
         if is_plain:
             return x
-        gap = f.let(f"fsub {type_} {x}, {'%mean' if type_ == 'double' else '%means'}")
-        return f.let(f"fmul {type_} {gap}, {gap}")
+        gap = f.new(f"fsub {type_} {x}, {'%mean' if type_ == 'double' else '%means'}")
+        return f.new(f"fmul {type_} {gap}, {gap}")
 
-    whole = f.let(f"and i64 %n, -{NUM_LANES * VECTORS}")
-    f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %vectors, label %enough")
+    whole = f.new(f"and i64 %n, -{NUM_LANES * VECTORS}")
+    f.go(f"i1 {f.new(f'icmp ne i64 {whole}, 0')}, label %vectors, label %enough")
     both = f.vectors_added(kind, NUM_LANES, ("0", "entry", whole), term)
-    made = f.let(f"call double @llvm.vector.reduce.fadd.v{NUM_LANES}f64(double 0.0, {kind} {both})")
-    f.go(f"i1 {f.let(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
+    made = f.new(f"call double @llvm.vector.reduce.fadd.v{NUM_LANES}f64(double 0.0, {kind} {both})")
+    f.go(f"i1 {f.new(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
     f.label("rest")
-    i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %rest]")
-    t = f.let(f"phi double [{made}, %enough], [%t_next, %rest]")
+    i = f.new(f"phi i64 [{whole}, %enough], [%k_next, %rest]")
+    t = f.new(f"phi double [{made}, %enough], [%t_next, %rest]")
     f.added("double", t, term("double", i), "%t_next")
     f.step(i, "%k_next", 1, "%n", "rest", "done")
     f.label("done")
-    return f.end(f"double {f.let(f'phi double [{made}, %enough], [%t_next, %rest]')}")
+    return f.end(f"double {f.new(f'phi double [{made}, %enough], [%t_next, %rest]')}")
 
 
 def wide_sum() -> str:
@@ -82,15 +82,15 @@ def wide_sum() -> str:
 
 def wide_spread() -> str:
     """Return ``double @wide_spread(ptr, i64)``."""
-    f = FunctionText("double @wide_spread(ptr %x, i64 %n)")
-    total = f.let("call double @wide_sum(ptr %x, i64 %n)")
-    mean = f.let(f"fdiv double {total}, {f.let('uitofp i64 %n to double')}")
-    variance = f.let(f"call double @wide_squares(ptr %x, i64 %n, double {mean})")
+    f = LineCode("wide_spread")
+    total = f.new("call double @wide_sum(ptr %x, i64 %n)")
+    mean = f.new(f"fdiv double {total}, {f.new('uitofp i64 %n to double')}")
+    variance = f.new(f"call double @wide_squares(ptr %x, i64 %n, double {mean})")
     return wide_sum() + _wide_total("wide_squares") + f.end(f"double {variance}")
 
 
 def finite_sum() -> str:
     """Return ``double @finite_sum(ptr, i64)``."""
-    f = FunctionText("double @finite_sum(ptr %x, i64 %n)")
-    total = f.let("call float @line_sum(ptr %x, i64 %n)")
+    f = LineCode("finite_sum")
+    total = f.new("call float @line_sum(ptr %x, i64 %n)")
     return wide_sum() + _or_wide(f, total, "wide_sum")

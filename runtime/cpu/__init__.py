@@ -12,8 +12,8 @@ LLVM IR:
 
 - `element_program` has the values of one element, and `element_loop` the loop over them; `llvm_source` prints it.
 - `elementary_functions` emits functions as instructions.
-- `code` writes a function with counted loops, `function_text` one with basic blocks, and `vector_tile` emits tiles of
-  sums in registers.
+- `code` writes a function line by line, with counted loops or basic blocks, and `vector_tile` emits tiles of sums in
+  registers.
 - `calling_convention` has the entry points that Python and native threads call.
 
 Object code:

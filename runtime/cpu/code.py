@@ -21,15 +21,23 @@ class Code:
         self._count += 1
         return f"{kind}{self._count}"
 
-    def new(self, text: str) -> str:
-        """Emit an instruction and return its value."""
-        made = f"%{self.name()}"
+    def new(self, text: str, name: str = "") -> str:
+        """Emit an instruction and return its value, which has a new name by default."""
+        made = name or f"%{self.name()}"
         self.lines.append(f"  {made} = {text}")
         return made
 
     def do(self, text: str) -> None:
         """Emit an instruction without a value."""
         self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{name}:")
+
+    def go(self, text: str) -> None:
+        """End a basic block by a branch."""
+        self.do(f"br {text}")
 
     def add(self, a: str, b: str) -> str:
         """Emit the sum of two integers."""
@@ -62,16 +70,16 @@ class Code:
     def loop(self, first: str, last: str, step: int | str = 1, *, plain: bool = False) -> Iterator[str]:
         """Emit a loop from `first` to below `last`, possibly without iterations; a plain loop is not unrolled."""
         counter, label = self.variable("i64", first), self.name("loop")
-        self.do(f"br label %{label}")
-        self.lines.append(f"{label}:")
+        self.go(f"label %{label}")
+        self.label(label)
         i = self.new(f"load i64, ptr {counter}")
         again = self.new(f"icmp slt i64 {i}, {last}")
-        self.do(f"br i1 {again}, label %{label}_body, label %{label}_end")
-        self.lines.append(f"{label}_body:")
+        self.go(f"i1 {again}, label %{label}_body, label %{label}_end")
+        self.label(f"{label}_body")
         yield i
         self.do(f"store i64 {self.add(i, str(step))}, ptr {counter}")
-        self.do(f"br label %{label}" + (", !llvm.loop !0" if plain else ""))
-        self.lines.append(f"{label}_end:")
+        self.go(f"label %{label}" + (", !llvm.loop !0" if plain else ""))
+        self.label(f"{label}_end")
 
     def in_steps(self, total: str, steps: Iterable[int]) -> Iterator[tuple[int, str, str]]:
         """Yield each step, largest first, with the range that it covers in whole steps; the last step is 1."""
@@ -87,11 +95,11 @@ class Code:
     def when(self, condition: str) -> Iterator[None]:
         """Do something only if a bit is set."""
         label = self.name("if")
-        self.do(f"br i1 {condition}, label %{label}, label %{label}_end")
-        self.lines.append(f"{label}:")
+        self.go(f"i1 {condition}, label %{label}, label %{label}_end")
+        self.label(label)
         yield
-        self.do(f"br label %{label}_end")
-        self.lines.append(f"{label}_end:")
+        self.go(f"label %{label}_end")
+        self.label(f"{label}_end")
 
     def function(self, name: str, arguments: str, attributes: str = "", result: str = "void") -> str:
         """Return the whole function; `result` is the type and the value that it returns, if any."""
