@@ -250,8 +250,11 @@ class _MissingOperator(AttributeError):
 
     __module__, __qualname__ = "builtins", AttributeError.__name__  # as tracebacks name it
 
+    name: str
+    obj: OpNamespace
+
     def __str__(self) -> str:
-        return self.obj._describe_missing(self.name)  # type: ignore[no-any-return]
+        return self.obj._describe_missing(self.name)
 
 
 class OpNamespace:

@@ -498,6 +498,13 @@ def to_float(x: Any, kind: Any, rounding: str) -> Any:
     raise NotImplementedError(f"cvt.{rounding} to {np.dtype(kind)}")
 
 
+def to_tf32(bits: Any, rounding: str) -> Any:
+    """Return the bits of a float32 rounded to the 10 bits of TF32; a tie to even (``rn``) or away from 0 (``rna``)."""
+    half = u4(0x1000) if rounding == "rna" else u4(0xFFF) + (bits >> u4(13) & u4(1))
+    is_finite = bits & u4(0x7F800000) != u4(0x7F800000)
+    return np.where(is_finite, bits + half & u4(0xFFFFE000), bits)
+
+
 def _eight_bits(name: str) -> Any:
     import ml_dtypes
 

@@ -14,7 +14,18 @@ from .barriers import Barriers
 from .fault import ILLEGAL, ILLEGAL_INSTRUCTION, MISALIGNED, MISALIGNED_ADDRESS, RACE, Fault
 from .instructions.writer import PARAMETERS
 from .ordered_memory import OrderedSharedMemory
-from .tensor_maps import NAN_BITS, ROUNDED_TYPES, SPANS, Box, TensorMap, box_at, decode, replaced, swizzled
+from .tensor_maps import (
+    ELEMENTS,
+    NAN_BITS,
+    ROUNDED_TYPES,
+    SPANS,
+    Box,
+    TensorMap,
+    box_at,
+    decode,
+    replaced,
+    swizzled,
+)
 
 if TYPE_CHECKING:
     from .machine import Blocks
@@ -243,9 +254,15 @@ class BulkCopies:
         )
         self.stores.append((thread, int(self.store_groups[thread]), clock))
 
-    def store_box(self, address: Any, coordinates: tuple[Any, ...], shared: Any, mask: Mask) -> None:
-        """Execute ``cp.async.bulk.tensor`` from shared to global memory, without elements outside of the tensor."""
-        blocks, operation = self.blocks, "cp.async.bulk.tensor"
+    def store_box(
+        self, address: Any, coordinates: tuple[Any, ...], shared: Any, mask: Mask, reduction: str = ""
+    ) -> None:
+        """Execute ``cp.async.bulk.tensor`` from shared to global memory, without elements outside of the tensor.
+
+        ``cp.reduce.async.bulk.tensor`` combines the elements with those of the tensor by a `reduction`.
+        """
+        blocks = self.blocks
+        operation = "cp.reduce.async.bulk.tensor" if reduction else "cp.async.bulk.tensor"
         chosen = blocks.some(mask)
         where = [
             self.blocks.integers(coordinate.view(np.int32), chosen)
@@ -262,7 +279,19 @@ class BulkCopies:
             tensor = self._map(map_address, thread)
             box, positions = self._box(source, tensor, [each[i] for each in where], thread, operation)
             self._stored(positions, box.unit, thread)
-            self._write_global(box.addresses[box.inside], positions[box.inside], box.unit, thread)
+            addresses, sources = box.addresses[box.inside], positions[box.inside]
+            if reduction and addresses.size:
+                self._combine_global(addresses, sources, box.unit, thread, reduction, ELEMENTS[tensor.type])
+            else:
+                self._write_global(addresses, sources, box.unit, thread)
+
+    def _combine_global(
+        self, addresses: Array, positions: Array, unit: int, thread: int, reduction: str, dtype: Any
+    ) -> None:
+        size, itemsize = min(unit, 8), np.dtype(dtype).itemsize
+        values = self.memory.rows(positions, size, unit // size).reshape(-1).view(dtype)
+        steps = np.arange(0, unit, itemsize, dtype=np.uint64)
+        self.blocks.combine_global((addresses[:, None] + steps).reshape(-1), reduction, values, thread)
 
     def _write_global(self, addresses: Array, positions: Array, unit: int, thread: int) -> None:
         if not addresses.size:

@@ -601,6 +601,14 @@ class Blocks(Schedule):
             self.access.synchronised(self.blocks[chosen], "acquire")
         return result
 
+    def combine_global(self, addresses: Array, operation: str, values: Array, thread: int) -> None:
+        """Change distinct elements of global memory atomically, as a thread's bulk copy does."""
+        self.access.check(
+            addresses, values.dtype.itemsize, "atomic operation", np.full(addresses.size, thread)
+        )
+        old = self.access.get_atomically(addresses, values.dtype)
+        self.access.put_atomically(addresses, _changed(operation, old, [values]))
+
     def atomic_shared(
         self, address: Any, operation: str, values: tuple[Any, ...], order: str, mask: Mask
     ) -> Array:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from ..tensor_map import HOST_TYPES, MAX_RANK, NBYTES
@@ -22,6 +23,11 @@ MARK = b"TMAP"
 _LAYOUT = struct.Struct("<4s8BQ5Q5Q5H5B")
 SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 """Bytes of an element, by the driver's number of its type."""
+ELEMENTS = (
+    *(np.uint8, np.uint16, np.uint32, np.int32, np.uint64, np.int64),
+    *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16),
+)
+"""NumPy's types of elements, by the same number."""
 NAN_BITS = {6: 0x7FFF, 7: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF, 9: 0x7FFF}
 """NaN bits that fill out-of-bounds elements: float16, float32, float64, bfloat16."""
 ROUNDED_TYPES = (10, 11, 12)

@@ -116,10 +116,6 @@ class BatchedBuilder(InterpreterBuilder):  # type: ignore[misc]
             self.needs_one_program()
         super().create_assume(condition)
 
-    def create_atomic_poll(self, *args: Any) -> Any:
-        self.needs_one_program()
-        return super().create_atomic_poll(*args)
-
     def create_make_tensor_descriptor(
         self, base: Any, shape: Any, strides: Any, tensor_shape: Any, *more: Any
     ) -> Any:

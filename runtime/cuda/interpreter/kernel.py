@@ -32,6 +32,7 @@ class InterpretedKernel(CompiledKernel):
         "_is_users",
         "_kernel",
         "_names",
+        "_num_warps",
         "_types",
     )
 
@@ -44,11 +45,12 @@ class InterpretedKernel(CompiledKernel):
         divisible: frozenset[str],
         is_users: bool = False,
         is_debugged: bool = False,
+        num_warps: int = 4,
     ) -> None:
         """Bind a kernel.
 
         If `is_users`, uses of undefined lanes are reported; triten's own tests poison them. If `is_debugged`, the
-        kernel's assertions are checked.
+        kernel's assertions are checked. Kernels ask for `num_warps`, which changes nothing else.
         """
         self.name = kernel_name(kernel)
         self._driver = driver
@@ -66,6 +68,7 @@ class InterpretedKernel(CompiledKernel):
         self._divisible = divisible
         self._is_users = is_users
         self._is_debugged = is_debugged
+        self._num_warps = num_warps
 
     def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
         self._launch({}, grid, stream, *values)
@@ -102,7 +105,14 @@ class InterpretedKernel(CompiledKernel):
             grid,
             stream,
             lambda blocks: _runner.run(
-                self._kernel, self.name, arguments, grid, blocks, self._is_users, self._is_debugged
+                self._kernel,
+                self.name,
+                arguments,
+                grid,
+                blocks,
+                self._is_users,
+                self._is_debugged,
+                self._num_warps,
             ),
         )
 

@@ -99,7 +99,14 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
     x, y, z = (*sizes, 1, 1)[:3]
     stream = owner.current_stream(owner.current_device())
     interpreted = InterpretedKernel(
-        owner, kernel, {}, values, frozenset(), is_users=True, is_debugged=_is_debugged(kernel, kwargs)
+        owner,
+        kernel,
+        {},
+        values,
+        frozenset(),
+        is_users=True,
+        is_debugged=_is_debugged(kernel, kwargs),
+        num_warps=int(kwargs.get("num_warps", 4)),
     )
     interpreted.launch((int(x), int(y), int(z)), stream)
     return None

@@ -29,6 +29,7 @@ from triton._C.libtriton import interpreter as memory_access
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import min_dot_size
+from triton.language.extra import cuda as cuda_extra
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
@@ -37,7 +38,7 @@ from triton.runtime.interpreter import InterpreterOptions, TensorHandle
 from ..driver import Grid
 from ..simulated.memory import LiveBlocks
 from ..triton.compile import WARP_SIZE, format_of
-from . import batched_builder, block_scales, reductions, shapes, undefined
+from . import assembly, batched_builder, block_scales, reductions, scalar_functions, shapes, undefined
 from .batch import FIRST_SIZE, MAX_FAILURES, MAX_LANES, Batch, Unbatchable
 from .batched_builder import BatchedBuilder, aligned
 from .formats import (
@@ -53,6 +54,7 @@ from .formats import (
     round_to_tf32,
     storage_type,
 )
+from .lanes import FLOAT_CHANGES, gather, modify
 from .libdevice import function_of, instruction
 from .syntax import KernelTransformer, namespace, refuse_truth, static_assert
 
@@ -61,13 +63,21 @@ MAX_REPEATS = 1 << 17
 """Number of equal results of one atomic in a row, after which a program waits in vain: some seconds."""
 
 
+@dataclasses.dataclass(frozen=True)
+class LaunchOptions(InterpreterOptions):  # type: ignore[misc]
+    """Triton's options of interpreted kernels, and those of a launch that kernels ask for."""
+
+    debug: bool = False
+    num_warps: int = 4
+
+
 class StrictBuilder(BatchedBuilder):
     """Triton's operations on NumPy arrays, with memory checks and correct 16-bit and 8-bit floats."""
 
     def __init__(self) -> None:
         super().__init__()
         # Overflow wraps, as in a compiled kernel: checking it would forbid Philox and integer operators.
-        self.options = InterpreterOptions(
+        self.options = LaunchOptions(
             sanitize_overflow=False,
             supported_fp8_dtypes=("fp8e5", "fp8e4nv"),
             allowed_dot_input_precisions=("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"),
@@ -153,20 +163,55 @@ class StrictBuilder(BatchedBuilder):
             loaded.data = round_to_tf32(loaded.data)
         return loaded
 
+    def create_descriptor_reduce(self, kind: Any, desc: Any, value: Any, indices: Any) -> None:
+        """Combine a block with the elements of a tensor, atomically (`tl.tensor_descriptor.atomic_add`)."""
+        pointers, mask = desc.materialize_pointers(indices)
+        name, type_ = kind.name, value.dtype.scalar
+        if name in ("MIN", "MAX") and type_.is_int_unsigned():
+            name = f"U{name}"
+        operation = (
+            ir.ATOMIC_OP.FADD if name == "ADD" and type_.is_floating() else getattr(ir.ATOMIC_OP, name)
+        )
+        self.create_atomic_rmw(operation, pointers, value, mask, ir.MEM_SEMANTIC.RELAXED, None)
+
     def _check_atomic(self, ptr: Any, active: Array | None) -> None:
         self.needs_one_program()
         self._check("atomic", ptr.data, active, numpy_type(ptr.get_element_ty()))
 
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        dtype = numpy_type(ptr.get_element_ty())
-        if storage_type(dtype) != dtype and rmwOp != ir.ATOMIC_OP.XCHG:
-            raise NotImplementedError(f"{self._where()}: atomics on {dtype.name} are not supported")
-        self._check_atomic(ptr, np.broadcast_to(mask.data, ptr.data.shape))
-        return self._observed(ptr, super().create_atomic_rmw(rmwOp, ptr, val, mask, sem, scope))
+        type_ = ptr.get_element_ty()
+        active = np.broadcast_to(mask.data, ptr.data.shape)
+        self._check_atomic(ptr, active)
+        # Triton's own exchanges no floats, and knows neither bfloat16 nor extrema of 16 bits.
+        change = FLOAT_CHANGES.get(rmwOp) if type_.is_floating() else None
+        if change is None or (type_.primitive_bitwidth > 16 and rmwOp != ir.ATOMIC_OP.XCHG):
+            return self._observed(ptr, super().create_atomic_rmw(rmwOp, ptr, val, mask, sem, scope))
+        values = np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape))
+        bits = np.dtype(f"u{values.dtype.itemsize}")
+        found = modify(np.ascontiguousarray(ptr.data), values, active, bits, change)
+        return self._observed(ptr, TensorHandle(found, type_))
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         self._check_atomic(ptr, None)
+        type_ = cmp.dtype.scalar
+        if type_.is_floating():  # bits are compared, as by the instruction
+            bits = np.dtype(f"i{type_.primitive_bitwidth // 8}")
+            cmp, val = (
+                TensorHandle(np.ascontiguousarray(each.data).view(bits), type_) for each in (cmp, val)
+            )
+            found = super().create_atomic_cas(ptr, cmp, val, sem, scope)
+            return self._observed(ptr, TensorHandle(found.data.view(numpy_type(type_)), type_))
         return self._observed(ptr, super().create_atomic_cas(ptr, cmp, val, sem, scope))
+
+    def create_atomic_poll(self, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
+        self._check_atomic(ptr, None)
+        storage = storage_type(numpy_type(ptr.get_element_ty()))
+        there = gather(ptr.data, None, np.zeros((), storage), storage).view(expected.data.dtype)
+        is_there = there == expected.data
+        # Without a timeout, Triton passes an empty value.
+        if not isinstance(timeout_ns, TensorHandle) and not is_there.all():
+            raise self._waits_in_vain(ptr.data[~is_there].flat[0], there[~is_there].flat[0], "polls")
+        return TensorHandle(is_there, tl.int1)
 
     def begin_program(self) -> None:
         """Forget what the program before has observed."""
@@ -179,12 +224,34 @@ class StrictBuilder(BatchedBuilder):
             self._repeats = self._repeats + 1 if observation == self._observation else 0
             self._observation = observation
             if self._repeats == MAX_REPEATS:
-                raise RuntimeError(
-                    f"{self._where()}: an atomic read {result.data.flat[0]} at {observation[0]:#x} {MAX_REPEATS} times "
-                    "in a row: the program waits for another one, and the interpreter runs them one after the other; "
-                    "TRITEN_CUDA=emulate runs them together"
+                raise self._waits_in_vain(
+                    observation[0], result.data.flat[0], f"read {MAX_REPEATS} times in a row"
                 )
         return result
+
+    def _waits_in_vain(self, address: int, value: object, how: str) -> RuntimeError:
+        return RuntimeError(
+            f"{self._where()}: an atomic {how} {value} at {int(address):#x}: the program waits for another one, and "
+            "the interpreter runs them one after the other; TRITEN_CUDA=emulate runs them together"
+        )
+
+    def create_grid_dependency_wait(self) -> None:
+        """Wait for nothing: kernels run one after another (`tl.extra.cuda.gdc_wait`)."""
+
+    def create_grid_dependency_launch_dependents(self) -> None:
+        """Launch nothing early (`tl.extra.cuda.gdc_launch_dependents`)."""
+
+    def get_bf16(self, value: float) -> Any:
+        return self._constant(value, tl.bfloat16)
+
+    def get_fp8e5(self, value: float) -> Any:
+        return self._constant(value, tl.float8e5)
+
+    def get_fp8e4nv(self, value: float) -> Any:
+        return self._constant(value, tl.float8e4nv)
+
+    def _constant(self, value: float, type_: Any) -> Any:
+        return TensorHandle(convert(np.array([value], np.float32), numpy_type(type_)), type_)
 
     def create_addptr(self, ptr: Any, offset: Any) -> Any:
         self._check_ranks(ptr, offset)
@@ -289,44 +356,20 @@ class StrictBuilder(BatchedBuilder):
     def create_inline_asm(
         self, inlineAsm: str, constraints: str, values: list[Any], type: list[Any], isPure: bool, pack: int
     ) -> Any:
+        arrays, kinds = [value.data for value in values], [each.scalar for each in type]
         function = instruction(inlineAsm)
-        if function is None:
-            raise NotImplementedError(
-                f"{self._where()}: the interpreter does not know the assembly {inlineAsm!r}"
-            )
-        result = TensorHandle(function(*(value.data for value in values)), tl.float32)
-        return SimpleNamespace(get_result=lambda _: result)
+        if function is not None:
+            results = [function(*arrays)]
+        else:
+            results = assembly.run(inlineAsm, constraints, arrays, [numpy_type(kind) for kind in kinds], pack)
+        handles = [TensorHandle(*each) for each in zip(results, kinds, strict=True)]
+        return SimpleNamespace(get_result=handles.__getitem__)
 
     def create_extern_elementwise(
         self, libName: str, libPath: str, symbol: str, argList: list[Any], retType: Any, isPure: bool
     ) -> Any:
         result = function_of(symbol)(*(argument.data for argument in argList))
         return TensorHandle(result.astype(numpy_type(retType)), retType.scalar)
-
-
-class _Memory:
-    """Memory as NumPy's array interface shows it."""
-
-    def __init__(self, start: int, count: int, dtype: np.dtype[Any]) -> None:
-        self.__array_interface__ = {
-            "data": (start, True),
-            "shape": (count,),
-            "typestr": dtype.str,
-            "version": 3,
-        }
-
-
-def gather(pointers: Array, active: Array | None, rest: Array, dtype: np.dtype[Any]) -> Array:
-    """Return what aligned pointers point to, and `rest` in the lanes that are not active."""
-    addresses = pointers if active is None else pointers[active]
-    if not addresses.size:
-        return np.broadcast_to(rest, pointers.shape).copy()
-    start, end = int(addresses.min()), int(addresses.max())
-    memory = np.asarray(_Memory(start, (end - start) // dtype.itemsize + 1, dtype))
-    index = (pointers - np.uint64(start)).view(np.int64) >> (dtype.itemsize.bit_length() - 1)
-    if active is None:
-        return memory.take(index)
-    return np.where(active, memory.take(np.where(active, index, 0)), rest)
 
 
 def argument_type(name: str) -> Any:
@@ -405,10 +448,11 @@ class ProgramRunner:
         blocks: LiveBlocks,
         reports_undefined: bool,
         is_debugged: bool,
+        num_warps: int,
     ) -> None:
         """Run a kernel over a grid on the memory of one device."""
         builder = self._builder
-        builder.options = dataclasses.replace(builder.options, debug=is_debugged)
+        builder.options = dataclasses.replace(builder.options, debug=is_debugged, num_warps=num_warps)
         builder.kernel, builder.blocks = name, blocks
         builder.reports_undefined = reports_undefined and not builder.poisons
         function = kernel.rewrite()
@@ -530,15 +574,19 @@ def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
 
         return call
 
+    def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1, **_: object) -> Any:
+        return scalar_functions.map_elementwise(builder, scalar_fn, semantic.broadcast_tensors(*args), pack)
+
     interpreter._get_np_dtype = numpy_type
     interpreter.interpreter_builder = builder
     interpreter.interpreter_semantic = semantic
-    for module in (tl, tl.core, tl.math, cuda_libdevice):
+    for module in (tl, tl.core, tl.math, cuda_extra, cuda_libdevice):
         _supply_semantic(module, semantic)
     interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     for module in (tl, tl.core):
         module.reduce = checked(reductions.reduce, "a reduction")
         module.associative_scan = checked(reductions.associative_scan, "a scan")
+        module.map_elementwise = map_elementwise
         module.range = names["_triten_range"]
         module.static_assert = static_assert
     tl.tensor.__bool__ = refuse_truth

@@ -67,6 +67,16 @@ def _make_tensor(self: Any, handle: Any, type: Any) -> None:
         self.shape, self.numel = _NO_SIZES, _ONE
 
 
+class _Format(str):
+    """Name of a number format that is a constant, too, which Triton expects before 3.9."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> str:
+        return str(self)
+
+
 class Semantic(TritonSemantic):  # type: ignore[misc]
     """Triton's rules for operands; blocks of one shape need no broadcasting."""
 
@@ -75,6 +85,12 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
         if left.is_block() and right.is_block() and left.shape is right.shape:
             return lhs, rhs
         return super().broadcast_impl_value(lhs, rhs)
+
+    def dot_scaled(
+        self, lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, rhs_scale: Any, rhs_format: Any, *more: Any
+    ) -> Any:
+        formats = [_Format(core._unwrap_if_constexpr(each)) for each in (lhs_format, rhs_format)]
+        return super().dot_scaled(lhs, lhs_scale, formats[0], rhs, rhs_scale, formats[1], *more)
 
 
 def install() -> None:

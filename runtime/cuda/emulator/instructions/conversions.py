@@ -25,6 +25,11 @@ def _convert(writer: Writer, each: Instruction) -> None:
             raise writer.unknown()
         parts = [f"to_float({x}, {element}, {rounding!r}).view(u2).astype(u4)" for x in (low, high)]
         return writer.store(each.operands[0], f"{parts[0]} | ({parts[1]} << u4(16))", np.uint32)
+    if target_name == "tf32":
+        if rounding not in ("rn", "rna") or source_name != "f32" or "relu" in each.modifiers:
+            raise writer.unknown()
+        bits = writer.read(each.operands[1], np.uint32)
+        return writer.store(each.operands[0], f"to_tf32({bits}, {rounding!r})", np.uint32)
     target, source = dtype_of(target_name), dtype_of(source_name)
     value = flushed(writer.read(each.operands[1], source), each, source)
     to_float, from_float = (np.dtype(t).kind not in "iu" for t in (target, source))

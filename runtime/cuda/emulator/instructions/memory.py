@@ -124,6 +124,8 @@ _ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 @emits("cp")
 def _copy(writer: Writer, each: Instruction) -> None:
     operation = each.modifiers[1]
+    if each.modifiers[:3] == ("reduce", "async", "bulk"):
+        return EMITTERS["cp.async.bulk"](writer, each)
     if each.modifiers[0] != "async":
         raise writer.unknown()
     if operation == "bulk":

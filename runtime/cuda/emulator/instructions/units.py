@@ -79,7 +79,7 @@ def _registers(writer: Writer, each: Instruction) -> None:
 
 @emits("cp.async.bulk")
 def _bulk(writer: Writer, each: Instruction) -> None:
-    rest = each.modifiers[2:]
+    rest = each.modifiers[3 if each.modifiers[0] == "reduce" else 2 :]
     if rest[0] == "prefetch":
         return None
     if rest[0] == "commit_group":
@@ -88,6 +88,8 @@ def _bulk(writer: Writer, each: Instruction) -> None:
         max_pending = each.operands[0]
         assert isinstance(max_pending, Immediate)
         return writer.line(f"s.units.copies.wait_for_stores({max_pending.value}, {writer.masked})")
+    if each.modifiers[0] == "reduce" and rest[0] != "tensor":
+        raise writer.unknown()
     if any(name in rest for name in ("multicast::cluster", "im2col", "tile::gather4", "tile::scatter4")):
         raise writer.unknown()
     if rest[0] == "tensor":
@@ -117,7 +119,10 @@ def _bulk_tensor(writer: Writer, each: Instruction, rest: tuple[str, ...]) -> No
             f"s.units.copies.load_box({shared}, {map_}, ({coordinates},), {barrier}, {writer.masked})"
         )
     else:
-        writer.line(f"s.units.copies.store_box({map_}, ({coordinates},), {shared}, {writer.masked})")
+        operation = rest[2] if each.modifiers[0] == "reduce" else ""
+        writer.line(
+            f"s.units.copies.store_box({map_}, ({coordinates},), {shared}, {writer.masked}, {operation!r})"
+        )
 
 
 @emits("wgmma")

@@ -201,6 +201,11 @@ def test_conversions_to_halves(each: Each, rng: Any) -> None:
     brain = x.astype(ml_dtypes.bfloat16).view(np.uint16)
     brain[np.isnan(x)] = 0x7FFF
     assert each("cvt.rn.bf16.f32 %y, %x0;", "Hf", x).tolist() == brain.tolist()
+    words = np.array([0x3F801000, 0x3F803000, 0x3F800FFF, 0xBF801000, 0x7F7FFFFF, 0x7F800000], np.uint32)
+    ties = each("cvt.rna.tf32.f32 %y, %x0;", "If", words.view(np.float32))
+    assert ties.tolist() == [0x3F802000, 0x3F804000, 0x3F800000, 0xBF802000, 0x7F800000, 0x7F800000]
+    ties = each("cvt.rn.tf32.f32 %y, %x0;", "If", words.view(np.float32))
+    assert ties.tolist() == [0x3F800000, 0x3F804000, 0x3F800000, 0xBF800000, 0x7F800000, 0x7F800000]
     pair = each("cvt.rn.bf16x2.f32 %y, %x0, %x1;", "Iff", x, np.ones_like(x))
     assert (pair >> 16).tolist() == brain.tolist() and set((pair & 0xFFFF).tolist()) == {0x3F80}
     toward = each("cvt.rz.f16x2.f32 %y, %x0, %x0;", "If", x[:200]) & 0xFFFF

@@ -11,7 +11,7 @@ from triten.runtime.cuda.emulator.fault import EmulationError
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
-TYPES = {"f32": 7, "bf16": 9, "f16": 6, "u8": 0, "f64": 8, "s32": 3}
+TYPES = {"f32": 7, "bf16": 9, "f16": 6, "u8": 0, "f64": 8, "s32": 3, "u32": 2}
 NUMPY = {
     "f32": np.float32,
     "bf16": ml_dtypes.bfloat16,
@@ -19,6 +19,7 @@ NUMPY = {
     "u8": np.uint8,
     "f64": np.float64,
     "s32": np.int32,
+    "u32": np.uint32,
 }
 
 ONE = "mov.u32 %r0, %tid.x; setp.eq.b32 %p0, %r0, 0; mov.b32 %r9, global_smem;"
@@ -170,6 +171,38 @@ def test_a_box_is_stored_but_for_what_lies_outside(machine: Any) -> None:
     wanted = array.copy()
     wanted[5, 24:40] = np.repeat(np.arange(0, 16, 2), 2)
     assert np.array_equal(machine.get(address, (6, 40), np.float32), wanted)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "dtype", "operation", "change"),
+    [
+        ("f32", np.float32, "add", np.add),
+        ("bf16", ml_dtypes.bfloat16, "max", np.maximum),
+        ("s32", np.int32, "min", np.minimum),
+        ("u32", np.uint32, "xor", np.bitwise_xor),
+    ],
+)
+def test_a_box_is_combined_with_what_lies_inside(
+    machine: Any, type_name: str, dtype: Any, operation: str, change: Any
+) -> None:
+    array = np.arange(-120, 120).reshape(6, 40).astype(dtype)
+    address, where = put_map(machine, array, type_name, (32, 2))
+    size = 2 * 32 * array.itemsize
+    values = np.arange(64).astype(dtype)
+    body = f"""
+        {ONE} {ready(size)}
+        @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [global_smem+{size}], {size};
+        @%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes
+            [global_smem], [%d1], {size}, [global_smem+{size}];
+        {wait(size)}
+        @%p0 cp.reduce.async.bulk.tensor.2d.global.shared::cta.{operation}.bulk_group
+            [%d0, {{24, 5}}], [global_smem];
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+    """
+    machine.run(body, where, machine.put(values), shared=size + 16)
+    wanted = array.copy()
+    wanted[5, 24:40] = change(array[5, 24:40], values[:16])
+    assert np.array_equal(machine.get(address, (6, 40), dtype), wanted)
 
 
 def test_bytes_that_adjoin(machine: Any) -> None:

@@ -256,6 +256,117 @@ def maximum_of(a, b):
     return max(a, b)
 
 
+@triton.jit
+def sorted_pair(a, b):
+    if a > b:
+        return b, a + 1
+    else:
+        return a, b
+
+
+@triton.jit
+def scalar_functions(x, y, out):
+    i = tl.arange(0, 256)
+    low, high = tl.map_elementwise(sorted_pair, tl.load(x + i), tl.load(y + i))
+    row(out, 0, low)
+    row(out, 1, high)
+    row(out, 2, tl.map_elementwise(larger, tl.load(x + i), tl.full([256], 5, tl.int32)))
+
+
+@triton.jit
+def assembly(x, y, out):
+    i = tl.arange(0, 256)
+    a, b = tl.load(x + i), tl.load(y + i)
+    row(out, 0, tl.inline_asm_elementwise("sub.s32 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1))
+    packed = tl.inline_asm_elementwise(
+        "xor.b32 $0, $1, $2;", "=r,r,r", [a.to(tl.int8), b.to(tl.int8)], tl.int8, True, 4
+    )
+    row(out, 1, packed.to(tl.int32))
+    packed = tl.inline_asm_elementwise(
+        "and.b32 $0, $1, $2;", "=r,r,r", [a.to(tl.int16), b.to(tl.int16)], tl.int16, True, 2
+    )
+    row(out, 2, packed.to(tl.int32))
+    halves = tl.inline_asm_elementwise(
+        "add.f16x2 $0, $1, $2;",
+        "=r,r,r",
+        [(a & 7).to(tl.float16), (b & 7).to(tl.float16)],
+        tl.float16,
+        True,
+        2,
+    )
+    row(out, 3, halves.to(tl.int32))
+    low, high = tl.inline_asm_elementwise(
+        "{ .reg .b32 t; min.s32 t, $2, $3; max.s32 $1, $2, $3; mov.b32 $0, t; }",
+        "=&r,=r,r,r",
+        [a, b],
+        (tl.int32, tl.int32),
+        True,
+        1,
+    )
+    row(out, 4, low)
+    row(out, 5, high)
+    wide = tl.inline_asm_elementwise("mul.wide.s32 $0, $1, $2;", "=l,r,r", [a, b], tl.int64, True, 1)
+    row(out, 6, (wide >> 16).to(tl.int32))
+    row(
+        out,
+        7,
+        tl.inline_asm_elementwise(
+            """{
+                .reg .b8 part<4>;
+                .reg .b32 first, second;
+                mov.b32 {part0, part1, part2, part3}, $4;
+                cvt.u32.u8 $0, part0;  // one of four
+                cvt.u32.u8 $1, part1;
+                cvt.u32.u8 $2, part2;
+                cvt.u32.u8 $3, part3;
+            }""",
+            "=r,=r,=r,=r,r",
+            [b.to(tl.uint8)],
+            tl.int32,
+            True,
+            4,
+        ),
+    )
+    row(out, 8, tl.extra.cuda.num_warps() * 1000 + tl.extra.cuda.num_threads())
+    row(out, 9, (tl.extra.cuda.smid() >= 0) & (tl.extra.cuda.globaltimer() >= 0))
+
+
+@triton.jit
+def atomics(x, y, out):
+    i = tl.arange(0, 256)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, a)
+    tl.store(out + 256 + i, a)
+    narrow = (out + 512).to(tl.pointer_type(tl.bfloat16), bitcast=True) + i
+    tl.store(narrow, a.to(tl.bfloat16))
+    tl.store(narrow + 256, a.to(tl.bfloat16))
+    tl.debug_barrier()
+    row(out, 3, tl.atomic_xchg(out + i, b))
+    row(out, 4, tl.atomic_cas(out + 256 + i, a, b))
+    row(out, 5, tl.where(a > 0, tl.atomic_add(narrow, b.to(tl.bfloat16), mask=a > 0), 0.0))
+    row(out, 6, tl.atomic_cas(narrow + 256, a.to(tl.bfloat16), b.to(tl.bfloat16)))
+
+
+@triton.jit
+def described_atomics(x, y, out):
+    i = tl.arange(0, 256)
+    tl.store(out + i, tl.load(x + i))
+    tl.store(out + 256 + i, tl.load(x + i))
+    tl.store(out + 512 + i, tl.load(x + i))
+    tl.debug_barrier()
+    value = tl.reshape(tl.load(y + i), [1, 256])
+    for k in tl.static_range(3):
+        rows = tl.make_tensor_descriptor(
+            out + 256 * k, shape=[1, 100], strides=[256, 1], block_shape=[1, 256]
+        )
+        if k == 0:
+            rows.atomic_add([0, 0], value)
+        elif k == 1:
+            rows.atomic_min([0, 0], value)
+        else:
+            rows.atomic_xor([0, 0], value)
+
+
 CASES: dict[str, tuple[Any, Any, Any, int, float]] = {
     "float_builtins": (float_builtins, FLOATS, np.float32, 29, 0.0),
     "integer_builtins": (integer_builtins, INTEGERS, np.int32, 26, 0.0),
@@ -264,6 +375,10 @@ CASES: dict[str, tuple[Any, Any, Any, int, float]] = {
     "functions": (functions, FINITE, np.float32, 14, 1e-5),
     "shapes": (shapes, INTEGERS, np.int32, 10, 0.0),
     "scans": (scans, FINITE, np.float32, 4, 1e-5),
+    "scalar_functions": (scalar_functions, INTEGERS, np.int32, 3, 0.0),
+    "assembly": (assembly, INTEGERS, np.int32, 10, 0.0),
+    "atomics": (atomics, FINITE, np.float32, 7, 0.0),
+    "described_atomics": (described_atomics, INTEGERS, np.int32, 3, 0.0),
 }
 """A kernel, numbers of whose every pair it takes, its results' type and rows, and how far they may differ."""
 
@@ -274,8 +389,14 @@ def pairs(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarra
     return np.resize(left, SIZE), np.resize(right, SIZE)
 
 
+def scratch(nbytes: int, alignment: int, stream: int | None) -> Any:
+    """Allocate memory for the descriptors that a kernel makes."""
+    return tt.empty(nbytes, dtype=tt.int8, device="cuda")
+
+
 def results() -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield each case's results on the device that this process has."""
+    triton.set_allocator(scratch)
     for name, (kernel, values, dtype, rows, _) in CASES.items():
         x, y = (tt.from_numpy(each).cuda() for each in pairs(values))
         out = tt.full((rows, SIZE), 77, dtype=getattr(tt, np.dtype(dtype).name), device="cuda")

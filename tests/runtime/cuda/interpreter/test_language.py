@@ -335,10 +335,75 @@ def test_instructions_flush_what_is_below_the_normal_numbers(cuda, name, functio
     np.testing.assert_array_equal(found, expected)
 
 
-def test_other_instructions_are_refused(cuda):
+@pytest.mark.parametrize("count", [1, 64, 1024])
+def test_other_instructions_are_emulated(cuda, count):
+    x = np.linspace(-3, 3, count, dtype=np.float32)
+    found = cuda.map(instruction_kernel, x, dtype=np.float32, ASSEMBLY="tanh.approx.f32 $0, $1;", BLOCK=count)
+    np.testing.assert_allclose(found, np.tanh(x), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("assembly", "reason"),
+    [
+        ("sqrt.sideways.f32 $0, $1;", "sideways"),
+        ("ld.global.f32 $0, [4096]; add.f32 $0, $0, $1;", "illegal memory access"),
+    ],
+)
+def test_assembly_that_cannot_be_emulated_is_refused(cuda, assembly, reason):
     x = np.ones(4, np.float32)
-    with pytest.raises(NotImplementedError, match=r"does not know the assembly 'tanh\.approx"):
-        cuda.map(instruction_kernel, x, dtype=np.float32, ASSEMBLY="tanh.approx.f32 $0, $1;", BLOCK=4)
+    with pytest.raises(
+        NotImplementedError, match=f"(?s)cannot execute the assembly.*{reason}.*TRITEN_CUDA=emulate"
+    ):
+        cuda.map(instruction_kernel, x, dtype=np.float32, ASSEMBLY=assembly, BLOCK=4)
+
+
+@triton.jit
+def dependent_kernel(x, out, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    tl.extra.cuda.gdc_wait()
+    value = tl.load(x + index)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(out + index, (value.to(tl.bfloat16) * 2.5).to(tl.float32) + tl.extra.cuda.num_warps())
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_functions_of_cuda(warps):
+    x, out = tt.arange(8.0, device="cuda"), tt.zeros(8, device="cuda")
+    dependent_kernel[(1,)](x, out, BLOCK=8, num_warps=warps)
+    assert out.tolist() == (x * 2.5 + warps).tolist()
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="Triton before 3.9 has no atomic_poll")
+def test_a_poll_ends_with_its_time_or_is_refused():
+    flags, out = tt.tensor([1, 2], dtype=tt.int32, device="cuda"), tt.zeros(3, dtype=tt.int32, device="cuda")
+    poll_kernel[(1,)](flags, out, False)
+    assert out.tolist() == [1, 0, 0]
+    poll_kernel[(1,)](flags, out, True)
+    with pytest.raises(RuntimeError, match=r"an atomic polls 2 at .*program waits for another one"):
+        tt.cuda.synchronize()
+
+
+@triton.jit
+def poll_kernel(flags, out, FOREVER: tl.constexpr):
+    tl.store(out, tl.atomic_poll(flags, 1).to(tl.int32))
+    if FOREVER:
+        tl.store(out + 1, tl.atomic_poll(flags + 1, 1).to(tl.int32))
+    else:
+        tl.store(out + 1, tl.atomic_poll(flags + 1, 1, timeout_ns=1000).to(tl.int32))
+
+
+@triton.jit
+def add_kernel(x, index, out, BLOCK: tl.constexpr):
+    lane = tl.arange(0, BLOCK)
+    tl.atomic_add(out + tl.load(index + lane), tl.load(x + lane))
+
+
+def test_lanes_with_the_same_address_add_one_after_another():
+    x = tt.tensor([1.0, 2.0, 4.0, 8.0, 256.0, 1.0, 1.0, 1.0], device="cuda").bfloat16()
+    index = tt.tensor([0, 1, 0, 1, 2, 2, 2, 2], dtype=tt.int32, device="cuda")
+    out = tt.zeros(3, dtype=tt.bfloat16, device="cuda")
+    add_kernel[(2,)](x, index, out, BLOCK=8)
+    assert out.tolist() == [10.0, 20.0, 512.0]  # each sum is rounded: 256 + 1 is 256
 
 
 def test_libdevice_refuses_what_a_compiled_kernel_would(cuda):
