@@ -533,6 +533,18 @@ def test_a_function_with_a_generated_rule(dims):
             same(got, expected, rtol=1e-3)
 
 
+@pytest.mark.parametrize("sizes", [((3, 4, 5), (3, 5)), ((3, 5), (3, 1)), ((3, 5), (3,))])
+def test_a_generated_rule_sums_the_gradient_of_an_example_that_forward_broadcasts(sizes):
+    values = [normal(*each, seed=i) for i, each in enumerate(sizes)]
+    wide = [tt.stack([values[0], -values[0]]), values[1]]
+    mapped = lambda f: twice_differentiated(tt.vmap(f))  # noqa: E731
+    for got, expected in zip(mapped(Cube.apply)(*values), mapped(plain_cube)(*values), strict=True):
+        same(got, expected, rtol=1e-3)
+    nested = lambda f: tt.vmap(mapped(f), (0, None))  # noqa: E731
+    for got, expected in zip(nested(Cube.apply)(*wide), nested(plain_cube)(*wide), strict=True):
+        same(got, expected, rtol=1e-3)
+
+
 def test_a_generated_rule_in_two_levels():
     x, w = normal(2, 3, 4), normal(4, seed=1)
     nested = lambda f: twice_differentiated(tt.vmap(tt.vmap(f, (0, None)), (0, None)))  # noqa: E731
