@@ -236,6 +236,7 @@ AUTOGRAD_BITS = functionality_bit(Functionality.AutogradFunctionality) | functio
 )
 ADINPLACE_BIT = functionality_bit(Functionality.ADInplaceOrView)
 AUTOCAST_BIT = functionality_bit(Functionality.AutocastFunctionality)
+PYTHON_BIT = functionality_bit(Functionality.Python)
 
 
 def highest_priority(bits: int) -> DispatchKey:

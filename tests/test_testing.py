@@ -112,7 +112,17 @@ def test_messages_strides_and_what_cannot_be_compared() -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    [tt.float32, tt.float64, tt.bfloat16, tt.complex32, tt.complex64, tt.int64, tt.uint8, tt.bool],
+    [
+        tt.float32,
+        tt.float64,
+        tt.bfloat16,
+        tt.float16,
+        tt.complex32,
+        tt.complex64,
+        tt.int64,
+        tt.uint8,
+        tt.bool,
+    ],
     ids=str,
 )
 def test_make_tensor(dtype: tt.dtype, device: str) -> None:
@@ -123,8 +133,9 @@ def test_make_tensor(dtype: tt.dtype, device: str) -> None:
     assert parts.min().item() >= -9 and parts.max().item() <= 9
     assert make_tensor((2, 3), dtype=dtype, device=device, noncontiguous=True).stride() == (6, 2)
     if dtype is not tt.bool:
-        narrow = make_tensor(1000, dtype=dtype, device=device, low=0, high=2, exclude_zero=True)
+        narrow = make_tensor(20_000, dtype=dtype, device=device, low=0, high=2, exclude_zero=True)
         assert (narrow != 0).all().item()
+        assert (tt.view_as_real(narrow) if dtype.is_complex else narrow).lt(2).all().item()
     assert make_tensor((), dtype=dtype, device=device).shape == ()
 
 
@@ -147,6 +158,7 @@ def test_make_tensor_options_and_refusals() -> None:
         (tt.int32, 0, math.nan, r"`low` and `high` cannot be NaN, but got low=0 and high=nan"),
         (tt.bool, 0, 0, r"`low` must be less than `high`, but got 0 >= 0"),
         (tt.float32, 5, 1, r"`low` must be less than `high`, but got 5 >= 1"),
+        pytest.param(tt.float64, 10**400, 10**401, "triten.float64 only supports", id="beyond-float64"),
         (tt.int32, 1e300, 2e300, r"but triten.int32 only supports \[-2147483648, 2147483648\)"),
         (tt.uint8, -5, -1, r"is \[-5, -1\), but triten.uint8 only supports \[0, 256\)"),
         (tt.complex64, 1e300, 2e300, r"is \[1e\+300, 2e\+300\), but triten.complex64 only supports"),
@@ -218,6 +230,12 @@ def test_sparse_tensors_are_compared_by_their_parts(kind: str) -> None:
     with pytest.raises(AssertionError, match="The values for attribute 'layout' do not match"):
         close(x, x.to_dense())
     close(x, x.to_dense(), check_layout=False)
+
+
+def test_coordinates_of_other_sparse_dimensions_are_not_close() -> None:
+    x = tt.ones(1, 1)
+    with pytest.raises(AssertionError, match=r"number of sparse dimensions .* does not match: 1 != 2"):
+        tt.testing.assert_close(x.to_sparse(1), x.to_sparse(2))
 
 
 def test_quantized_tensors_are_compared_by_their_numbers() -> None:

@@ -177,6 +177,11 @@ class _Comparison:
 
     def _sparse(self, actual: Tensor, expected: Tensor, rtol: float, atol: float) -> None:
         kind, indices = _SPARSE_LAYOUTS[actual.layout]
+        if kind == "COO" and actual.sparse_dim() != expected.sparse_dim():
+            self.fail(
+                f"The number of sparse dimensions in sparse COO tensors does not match: "
+                f"{actual.sparse_dim()} != {expected.sparse_dim()}"
+            )
         if actual._nnz() != expected._nnz():
             self.fail(
                 f"The number of specified values in sparse {kind} tensors does not match: "
@@ -354,7 +359,7 @@ def make_tensor(
     min_value, max_value = _range(dtype)
     start = (-9 if min_value < 0 else 0) if low is None else low
     end = (9 if has_gradients else 2 if dtype is st.bool_ else 10) if high is None else high
-    if math.isnan(start) or math.isnan(end):
+    if start != start or end != end:
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={start} and high={end}")
     if start == end and has_gradients:
         warnings.warn(
@@ -373,13 +378,10 @@ def make_tensor(
     start, end = min(max(start, min_value), max_value), min(max(end, min_value), max_value)
     if has_gradients:
         real = dtype.to_real() if dtype.is_complex else dtype
-        sample_dtype = st.float32 if real.itemsize < 4 else real
         # An interval longer than the largest number is drawn at half its length.
-        factor = 2 if end - start > st.finfo(sample_dtype).max else 1
+        factor = 2 if end - start > st.finfo(real).max else 1
         parts = [
-            _ops.empty(sizes, dtype=sample_dtype, device=device)
-            .uniform_(start / factor, end / factor)
-            .mul_(factor)
+            _ops.empty(sizes, dtype=real, device=device).uniform_(start / factor, end / factor).mul_(factor)
             for _ in range(2 if dtype.is_complex else 1)
         ]
         result = (_ops.complex(*parts) if dtype.is_complex else parts[0]).to(dtype)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.dispatch_key import PYTHON_BIT
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.errors import MissingDerivativeError
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
@@ -315,8 +316,8 @@ def copied_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     made = _zeros_like(tensor)
     if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
         made = tangent.new_empty_strided(tensor._spec.sizes, tensor._spec.strides)
-    elif tangent._spec.keys & BATCHED_BIT:
-        # The tangent may have more examples than the tensor.
+    elif tangent._spec.keys & (BATCHED_BIT | PYTHON_BIT):
+        # The tangent may have more examples than the tensor, or a class whose handler serves its operators.
         made = tangent.new_empty_strided(made._spec.sizes, made._spec.strides, dtype=made._spec.dtype)
     return made.copy_(tangent)
 
@@ -336,7 +337,7 @@ def _write_tangent(tensor: Tensor, level: int, tangent: Tensor | None) -> None:
             return
         present = _zero_of_base(tensor, level)
         set_tangents(tensor, {**tangents_of(tensor), level: present})
-    if tangent is not None and not _vmap_levels(tangent) <= _vmap_levels(present):
+    if tangent is not None and not _holders(tangent) <= _holders(present):
         present = _widened(tensor, level, tangent)
     if tangent is None:
         present.zero_()
@@ -359,19 +360,22 @@ def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
     return _part_of(whole, tensor, base)
 
 
-def _vmap_levels(tensor: Any) -> set[Any]:
-    """Return the levels of `vmap` that map a tangent."""
-    levels = set()
+def _holders(tensor: Any) -> set[Any]:
+    """Return the levels of `vmap` that map a tangent, and its class if that has a handler."""
+    holders = set()
     while tensor._spec.keys & BATCHED_BIT:
-        levels.add(tensor._data.level)
+        holders.add(tensor._data.level)
         tensor = tensor._data.value
-    return levels
+    if tensor._spec.keys & PYTHON_BIT:
+        holders.add(type(tensor))
+    return holders
 
 
 def _widened(tensor: Any, level: int, tangent: Tensor) -> Tensor:
-    """Give the tangents of a tensor, its base and their views room for the examples of `tangent`.
+    """Give the tangents of a tensor, its base and their views room for the examples and the class of `tangent`.
 
-    Inside `vmap`, a mapped tensor may have a tangent that is the same for all examples.
+    Inside `vmap`, a mapped tensor may have a tangent that is the same for all examples. A dense tensor may have a
+    tangent whose class has a handler, which writes into tensors of its class alone.
     """
     base = tensor if tensor._view_base is None else tensor._view_base
     before = tangents_of(base)[level]

@@ -225,7 +225,7 @@ def formula_functions() -> dict[str, str]:
 def inplace_twin(function: NativeFunction, functions: list[NativeFunction]) -> NativeFunction | None:
     """Return the in-place form that shares a functional operator's derivative, or its tangents alone."""
     inplace_name = f"{function.base}_" + (f".{function.name.overload}" if function.name.overload else "")
-    names = (inplace_name, *function.autogen)
+    names = (inplace_name, f"{function.base}_", *function.autogen)
     types = [a.type for a in function.schema.arguments]
     return next(
         (

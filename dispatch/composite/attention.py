@@ -34,6 +34,7 @@ from ..plans.delegated import plan_of_part
 from ..plans.register import planned_by
 from ..structured.meta.attention import LARGEST_HEAD
 from ..structured.operand_checks import check_ranks
+from .softmax import safe_softmax
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import dtype as ScalarType
@@ -296,9 +297,7 @@ def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
         scores = ops.masked_fill(scores, ops.logical_not(mask), -math.inf)
     else:
         scores = scores + mask
-    empty = ops.all(ops.eq(scores, -math.inf), -1, True)
-    # The gradient of a softmax over nothing is NaN; its product with zero is NaN too.
-    return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
+    return safe_softmax(scores, -1, None)
 
 
 def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:

@@ -240,8 +240,6 @@ def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
         return ops.empty((0,), dtype=self.dtype, device=self._spec.device)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     count = _number_of_choices(self.numel(), r, with_replacement)
-    if not count:
-        return ops.empty((0, r), dtype=self.dtype, device=self._spec.device)
     if sees_whole():
         return _combinations_by_mask(self, r, with_replacement)
     chosen = np.fromiter(itertools.chain.from_iterable(choose(range(self.numel()), r)), np.int64, count * r)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,14 @@ def softmax(self: Tensor, dim: int, dtype: ScalarType | None) -> Tensor:
 def softmax_out(self: Tensor, dim: int, dtype: ScalarType | None, out: Tensor) -> Tensor:
     """Run `torch.softmax` into `out`."""
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
+
+
+def safe_softmax(self: Tensor, dim: int, dtype: ScalarType | None) -> Tensor:
+    """Compute `softmax` with zeros, and gradients of zero, along a line of nothing but -inf."""
+    scores = self if dtype is None else self.to(dtype)
+    empty = ops.all(ops.eq(scores, -math.inf), dim, True)
+    # The gradient of a softmax over nothing is NaN; its product with zero is NaN too.
+    return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), dim), empty, 0.0)
 
 
 @planned_by(_served_by("aten::_log_softmax"))

@@ -15,7 +15,7 @@ import numpy as np
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
-from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.dispatch_key import PYTHON_BIT as PYTHON_BIT
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.layout import layout as Layout
@@ -44,7 +44,6 @@ from ..core.whole_operators import WHOLE
 from ..schema import is_tensor_like
 from ..tensor import Tensor
 
-PYTHON_BIT = functionality_bit(Functionality.Python)
 HANDLER = "__tensor_dispatch__"
 
 Subclass = TypeVar("Subclass", bound=TensorImpl)

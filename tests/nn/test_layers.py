@@ -50,6 +50,13 @@ def test_a_layer_is_its_function(name):
     assert list(layer.state_dict()) == []
 
 
+@pytest.mark.parametrize("name", sorted(LAYERS.keys() - {"Identity"}))
+def test_an_unknown_argument_is_refused(name):
+    arguments, _ = LAYERS[name]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'unknown'"):
+        getattr(nn, name)(*arguments, unknown=1)
+
+
 @pytest.mark.parametrize("name", ["ReLU", "ELU", "LeakyReLU", "SiLU", "Hardtanh", "Mish", "Threshold"])
 def test_in_place_layers_write_their_input(name):
     arguments, function = LAYERS[name]

@@ -73,6 +73,16 @@ def test_combinations(r: int, with_replacement: bool, device: str) -> None:
     assert tt.combinations(x, r, with_replacement).tolist() == expected
 
 
+@pytest.mark.parametrize("size", [0, 2])
+def test_combinations_without_rows_belong_to_the_graph(size: int, device: str) -> None:
+    x = tt.ones(size, device=device, requires_grad=True)
+    rows = tt.combinations(x, 3)
+    assert rows.shape == (0, 3)
+    rows.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0] * size
+
+
 @pytest.mark.parametrize("offset", [-2, 0, 1])
 def test_diagonals(offset: int, device: str) -> None:
     vector, matrix = np.arange(1.0, 4.0), np.arange(12.0).reshape(3, 4)

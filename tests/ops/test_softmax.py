@@ -126,3 +126,16 @@ def test_meta() -> None:
     got = tt.empty(2, 3).to("meta").log_softmax(1)
     assert got.is_meta
     assert got.shape == (2, 3)
+
+
+@pytest.mark.parametrize("dtype", [None, tt.float64])
+def test_a_safe_softmax_of_nothing_but_minus_infinity_is_zero(dtype: Any, device: str) -> None:
+    scores = tt.tensor([[-math.inf, -math.inf], [0.5, -math.inf], [0.5, 1.0]], device=device).requires_grad_()
+    got = tt.ops.aten._safe_softmax(scores, -1, dtype)
+    assert got.dtype is (dtype or tt.float32)
+    expected = tt.softmax(scores.detach()[1:], -1, dtype)
+    tt.testing.assert_close(got.detach(), tt.cat([tt.zeros_like(expected[:1]), expected]))
+    (gradient,) = tt.autograd.grad((got * tt.tensor([1.0, 2.0], device=device)).sum(), scores)
+    assert gradient[:2].tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert gradient[2].isfinite().all().item()
+    assert gradient[2].ne(0).all().item()

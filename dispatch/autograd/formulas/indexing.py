@@ -151,8 +151,9 @@ def embedding_double_backward(grad: Tensor, indices: Tensor, padding_idx: int) -
 
 def _shares(self: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor:
     """Return the number of elements in each mean, at least one."""
-    initial = ops.ones_like(self) if include_self else ops.zeros_like(self)
-    added = ops.ones(tuple(index._spec.sizes), dtype=self.dtype, device=self.device)
+    real = self.dtype.to_real() if self.dtype.is_complex else self.dtype
+    initial = ops.ones_like(self, dtype=real) if include_self else ops.zeros_like(self, dtype=real)
+    added = ops.ones(tuple(index._spec.sizes), dtype=real, device=self.device)
     return ops.clamp(initial.scatter_add(dim, index, added), min=1)
 
 

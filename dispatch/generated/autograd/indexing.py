@@ -28,6 +28,7 @@ from ...autograd.formulas.indexing import (
     stack_backward,
     take_backward,
 )
+from ...autograd.formulas.pointwise import conjugated
 from ...autograd.formulas.special import underivable
 from ...autograd.node import FREED, Node, unpack, unpack_list, unpack_result
 from ...autograd.recorder import recorded
@@ -498,17 +499,19 @@ class ScatterReduceBackward0(Node):
             include_self = self.include_self
             result = unpack_result(self, self.result, self.result_version, 0)
             grad_self = scatter_reduce_self_backward(
-                grad, self_, dim, index, src, reduce, include_self, result
+                grad, self_, dim, index, conjugated(src), reduce, include_self, result
             )
         if edges[1] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
             index = unpack(self, self.index, self.index_version)
+            self_ = unpack(self, self.self_, self.self__version)
             src = unpack(self, self.src, self.src_version)
             dim = self.dim
             reduce = self.reduce
             include_self = self.include_self
             result = unpack_result(self, self.result, self.result_version, 0)
-            grad_src = scatter_reduce_src_backward(grad, self_, dim, index, src, reduce, include_self, result)
+            grad_src = scatter_reduce_src_backward(
+                grad, conjugated(self_), dim, index, conjugated(src), reduce, include_self, conjugated(result)
+            )
         return grad_self, grad_src
 
     def release(self) -> None:

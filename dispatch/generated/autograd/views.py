@@ -120,6 +120,7 @@ class TransposeBackward0(Node):
 
 
 plan_transpose_int = recorded(TransposeBackward0, inputs="self", statics="dim0 dim1")
+plan_transpose_ = writes_are_refused_first(plan_transpose_int)
 
 
 class TBackward0(Node):

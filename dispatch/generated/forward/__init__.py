@@ -109,50 +109,50 @@ FAMILY_OF = {f"aten::{name}": family for family, names in _NAMES.items() for nam
 """The family in whose module `forward_<family>` an operator's formula stands."""
 
 FUNCTIONAL_OF = {
-    "aten::add_.Tensor": "aten::add.Tensor", "aten::relu_": "aten::relu", "aten::t_": "aten::t",
-    "aten::squeeze_": "aten::squeeze", "aten::squeeze_.dim": "aten::squeeze.dim", "aten::squeeze_.dims":
-    "aten::squeeze.dims", "aten::unsqueeze_": "aten::unsqueeze", "aten::sub_.Tensor": "aten::sub.Tensor",
-    "aten::mul_.Tensor": "aten::mul.Tensor", "aten::div_.Tensor": "aten::div.Tensor",
-    "aten::div_.Tensor_mode": "aten::div.Tensor_mode", "aten::remainder_.Tensor": "aten::remainder.Tensor",
-    "aten::remainder_.Scalar": "aten::remainder.Scalar", "aten::fmod_.Tensor": "aten::fmod.Tensor",
-    "aten::fmod_.Scalar": "aten::fmod.Scalar", "aten::pow_.Scalar": "aten::pow.Tensor_Scalar",
-    "aten::pow_.Tensor": "aten::pow.Tensor_Tensor", "aten::atan2_": "aten::atan2", "aten::neg_": "aten::neg",
-    "aten::abs_": "aten::abs", "aten::sign_": "aten::sign", "aten::floor_": "aten::floor", "aten::ceil_":
-    "aten::ceil", "aten::round_": "aten::round", "aten::trunc_": "aten::trunc", "aten::round_.decimals":
-    "aten::round.decimals", "aten::reciprocal_": "aten::reciprocal", "aten::exp_": "aten::exp", "aten::exp2_":
-    "aten::exp2", "aten::expm1_": "aten::expm1", "aten::log_": "aten::log", "aten::log1p_": "aten::log1p",
-    "aten::log2_": "aten::log2", "aten::log10_": "aten::log10", "aten::sqrt_": "aten::sqrt", "aten::rsqrt_":
-    "aten::rsqrt", "aten::sin_": "aten::sin", "aten::cos_": "aten::cos", "aten::tan_": "aten::tan",
-    "aten::sinh_": "aten::sinh", "aten::cosh_": "aten::cosh", "aten::tanh_": "aten::tanh", "aten::asin_":
-    "aten::asin", "aten::acos_": "aten::acos", "aten::atan_": "aten::atan", "aten::asinh_": "aten::asinh",
-    "aten::acosh_": "aten::acosh", "aten::atanh_": "aten::atanh", "aten::sigmoid_": "aten::sigmoid",
-    "aten::erf_": "aten::erf", "aten::erfc_": "aten::erfc", "aten::_conj_physical_": "aten::_conj_physical",
-    "aten::gelu_": "aten::gelu", "aten::silu_": "aten::silu", "aten::elu_": "aten::elu", "aten::hardtanh_":
-    "aten::hardtanh", "aten::hardswish_": "aten::hardswish", "aten::hardsigmoid_": "aten::hardsigmoid",
-    "aten::mish_": "aten::mish", "aten::threshold_": "aten::threshold", "aten::leaky_relu_":
-    "aten::leaky_relu", "aten::clamp_": "aten::clamp", "aten::clamp_.Tensor": "aten::clamp.Tensor",
-    "aten::clamp_min_": "aten::clamp_min", "aten::clamp_min_.Tensor": "aten::clamp_min.Tensor",
-    "aten::clamp_max_": "aten::clamp_max", "aten::clamp_max_.Tensor": "aten::clamp_max.Tensor",
-    "aten::lerp_.Scalar": "aten::lerp.Scalar", "aten::lerp_.Tensor": "aten::lerp.Tensor", "aten::addcmul_":
-    "aten::addcmul", "aten::addcdiv_": "aten::addcdiv", "aten::cumsum_": "aten::cumsum", "aten::cumprod_":
-    "aten::cumprod", "aten::addmm_": "aten::addmm", "aten::addmv_": "aten::addmv", "aten::baddbmm_":
-    "aten::baddbmm", "aten::addbmm_": "aten::addbmm", "aten::index_put_": "aten::index_put",
-    "aten::index_add_": "aten::index_add", "aten::index_reduce_": "aten::index_reduce", "aten::index_copy_":
-    "aten::index_copy", "aten::scatter_.src": "aten::scatter.src", "aten::scatter_.value":
-    "aten::scatter.value", "aten::scatter_add_": "aten::scatter_add", "aten::scatter_reduce_.two":
-    "aten::scatter_reduce.two", "aten::masked_fill_.Scalar": "aten::masked_fill.Scalar",
-    "aten::masked_fill_.Tensor": "aten::masked_fill.Tensor", "aten::tril_": "aten::tril", "aten::triu_":
-    "aten::triu", "aten::copy_": "aten::copy", "aten::zero_": "aten::zero", "aten::fill_.Scalar":
-    "aten::fill.Scalar", "aten::fill_.Tensor": "aten::fill.Tensor", "aten::uniform_": "aten::uniform",
-    "aten::log_normal_": "aten::log_normal", "aten::cauchy_": "aten::cauchy", "aten::exponential_":
-    "aten::exponential", "aten::geometric_": "aten::geometric", "aten::bernoulli_.Tensor":
-    "aten::bernoulli.Tensor", "aten::bernoulli_.float": "aten::bernoulli.float", "aten::sgn_": "aten::sgn",
-    "aten::frac_": "aten::frac", "aten::copysign_.Tensor": "aten::copysign.Tensor", "aten::copysign_.Scalar":
-    "aten::copysign.Scalar", "aten::hypot_": "aten::hypot", "aten::nextafter_": "aten::nextafter",
-    "aten::nan_to_num_": "aten::nan_to_num", "aten::xlogy_.Tensor": "aten::xlogy.Tensor",
-    "aten::xlogy_.Scalar_Other": "aten::xlogy.Scalar_Other", "aten::logit_": "aten::logit", "aten::sinc_":
-    "aten::sinc", "aten::lgamma_": "aten::lgamma", "aten::digamma_": "aten::digamma", "aten::igamma_":
-    "aten::igamma", "aten::igammac_": "aten::igammac", "aten::erfinv_": "aten::erfinv", "aten::i0_":
-    "aten::i0",
+    "aten::add_.Tensor": "aten::add.Tensor", "aten::relu_": "aten::relu", "aten::transpose_":
+    "aten::transpose.int", "aten::t_": "aten::t", "aten::squeeze_": "aten::squeeze", "aten::squeeze_.dim":
+    "aten::squeeze.dim", "aten::squeeze_.dims": "aten::squeeze.dims", "aten::unsqueeze_": "aten::unsqueeze",
+    "aten::sub_.Tensor": "aten::sub.Tensor", "aten::mul_.Tensor": "aten::mul.Tensor", "aten::div_.Tensor":
+    "aten::div.Tensor", "aten::div_.Tensor_mode": "aten::div.Tensor_mode", "aten::remainder_.Tensor":
+    "aten::remainder.Tensor", "aten::remainder_.Scalar": "aten::remainder.Scalar", "aten::fmod_.Tensor":
+    "aten::fmod.Tensor", "aten::fmod_.Scalar": "aten::fmod.Scalar", "aten::pow_.Scalar":
+    "aten::pow.Tensor_Scalar", "aten::pow_.Tensor": "aten::pow.Tensor_Tensor", "aten::atan2_": "aten::atan2",
+    "aten::neg_": "aten::neg", "aten::abs_": "aten::abs", "aten::sign_": "aten::sign", "aten::floor_":
+    "aten::floor", "aten::ceil_": "aten::ceil", "aten::round_": "aten::round", "aten::trunc_": "aten::trunc",
+    "aten::round_.decimals": "aten::round.decimals", "aten::reciprocal_": "aten::reciprocal", "aten::exp_":
+    "aten::exp", "aten::exp2_": "aten::exp2", "aten::expm1_": "aten::expm1", "aten::log_": "aten::log",
+    "aten::log1p_": "aten::log1p", "aten::log2_": "aten::log2", "aten::log10_": "aten::log10", "aten::sqrt_":
+    "aten::sqrt", "aten::rsqrt_": "aten::rsqrt", "aten::sin_": "aten::sin", "aten::cos_": "aten::cos",
+    "aten::tan_": "aten::tan", "aten::sinh_": "aten::sinh", "aten::cosh_": "aten::cosh", "aten::tanh_":
+    "aten::tanh", "aten::asin_": "aten::asin", "aten::acos_": "aten::acos", "aten::atan_": "aten::atan",
+    "aten::asinh_": "aten::asinh", "aten::acosh_": "aten::acosh", "aten::atanh_": "aten::atanh",
+    "aten::sigmoid_": "aten::sigmoid", "aten::erf_": "aten::erf", "aten::erfc_": "aten::erfc",
+    "aten::_conj_physical_": "aten::_conj_physical", "aten::gelu_": "aten::gelu", "aten::silu_": "aten::silu",
+    "aten::elu_": "aten::elu", "aten::hardtanh_": "aten::hardtanh", "aten::hardswish_": "aten::hardswish",
+    "aten::hardsigmoid_": "aten::hardsigmoid", "aten::mish_": "aten::mish", "aten::threshold_":
+    "aten::threshold", "aten::leaky_relu_": "aten::leaky_relu", "aten::clamp_": "aten::clamp",
+    "aten::clamp_.Tensor": "aten::clamp.Tensor", "aten::clamp_min_": "aten::clamp_min",
+    "aten::clamp_min_.Tensor": "aten::clamp_min.Tensor", "aten::clamp_max_": "aten::clamp_max",
+    "aten::clamp_max_.Tensor": "aten::clamp_max.Tensor", "aten::lerp_.Scalar": "aten::lerp.Scalar",
+    "aten::lerp_.Tensor": "aten::lerp.Tensor", "aten::addcmul_": "aten::addcmul", "aten::addcdiv_":
+    "aten::addcdiv", "aten::cumsum_": "aten::cumsum", "aten::cumprod_": "aten::cumprod", "aten::addmm_":
+    "aten::addmm", "aten::addmv_": "aten::addmv", "aten::baddbmm_": "aten::baddbmm", "aten::addbmm_":
+    "aten::addbmm", "aten::index_put_": "aten::index_put", "aten::index_add_": "aten::index_add",
+    "aten::index_reduce_": "aten::index_reduce", "aten::index_copy_": "aten::index_copy",
+    "aten::scatter_.src": "aten::scatter.src", "aten::scatter_.value": "aten::scatter.value",
+    "aten::scatter_add_": "aten::scatter_add", "aten::scatter_reduce_.two": "aten::scatter_reduce.two",
+    "aten::masked_fill_.Scalar": "aten::masked_fill.Scalar", "aten::masked_fill_.Tensor":
+    "aten::masked_fill.Tensor", "aten::tril_": "aten::tril", "aten::triu_": "aten::triu", "aten::copy_":
+    "aten::copy", "aten::zero_": "aten::zero", "aten::fill_.Scalar": "aten::fill.Scalar",
+    "aten::fill_.Tensor": "aten::fill.Tensor", "aten::uniform_": "aten::uniform", "aten::log_normal_":
+    "aten::log_normal", "aten::cauchy_": "aten::cauchy", "aten::exponential_": "aten::exponential",
+    "aten::geometric_": "aten::geometric", "aten::bernoulli_.Tensor": "aten::bernoulli.Tensor",
+    "aten::bernoulli_.float": "aten::bernoulli.float", "aten::sgn_": "aten::sgn", "aten::frac_": "aten::frac",
+    "aten::copysign_.Tensor": "aten::copysign.Tensor", "aten::copysign_.Scalar": "aten::copysign.Scalar",
+    "aten::hypot_": "aten::hypot", "aten::nextafter_": "aten::nextafter", "aten::nan_to_num_":
+    "aten::nan_to_num", "aten::xlogy_.Tensor": "aten::xlogy.Tensor", "aten::xlogy_.Scalar_Other":
+    "aten::xlogy.Scalar_Other", "aten::logit_": "aten::logit", "aten::sinc_": "aten::sinc", "aten::lgamma_":
+    "aten::lgamma", "aten::digamma_": "aten::digamma", "aten::igamma_": "aten::igamma", "aten::igammac_":
+    "aten::igammac", "aten::erfinv_": "aten::erfinv", "aten::i0_": "aten::i0",
 }  # fmt: skip
 """The operator whose derivative an in-place one shares."""

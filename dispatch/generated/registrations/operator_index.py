@@ -350,7 +350,7 @@ _NAMES = {
     diag_embed.out block_diag block_diag.out cartesian_prod combinations narrow_copy narrow_copy.out
     sum_to_size pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle""",
     "softmax": """
-    softmax.int softmax.int_out softmax.Dimname _softmax _softmax.out _softmax_backward_data
+    softmax.int softmax.int_out softmax.Dimname _softmax _softmax.out _safe_softmax _softmax_backward_data
     _softmax_backward_data.out log_softmax.int log_softmax.int_out log_softmax.Dimname _log_softmax
     _log_softmax.out _log_softmax_backward_data _log_softmax_backward_data.out""",
     "sorting": """

@@ -21,6 +21,7 @@ def register() -> None:
     operator("softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.softmax_by_name})
     operator("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", tags="core", structured=(meta.softmax, "softmax_stub", "functional", "_softmax.out"), autograd=derivatives.plan__softmax)
     operator("_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)", entry="_softmax", tags="core", structured=(meta.softmax, "softmax_stub", "out"), autograd=out_refuses_grad)
+    operator("_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.safe_softmax})
     operator("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", structured=(meta.softmax_backward, "softmax_backward_stub", "functional", "_softmax_backward_data.out"), autograd=derivatives.plan__softmax_backward_data)
     operator("_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.softmax_backward, "softmax_backward_stub", "out"), autograd=out_refuses_grad)
     operator("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.log_softmax})

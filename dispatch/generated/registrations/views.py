@@ -89,6 +89,6 @@ def register() -> None:
     operator("swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.swapaxes_})
     operator("swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.swapdims_})
     operator("t_(Tensor(a!) self) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.t_}, autograd=derivatives.plan_t_)
-    operator("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.transpose_})
+    operator("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.transpose_}, autograd=derivatives.plan_transpose_)
     operator("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.unsqueeze_}, autograd=derivatives.plan_unsqueeze_)
     # fmt: on

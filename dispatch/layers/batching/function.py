@@ -14,6 +14,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ...autograd.function import Function, FunctionCtx, refuse_without_setup
 from ...autograd.function_jvp import apply_forward
 from ...autograd.node import edge_of, saved_version
+from ...autograd.reduce_to_spec import is_expandable_to, sum_to_size
 from ...autograd.tangents import FORWARD_BIT
 from ..batched_tensor import batched, level_of, refuse_escaped, unbatched
 from ..levels import VmapLevel, entered_vmap, run_below
@@ -130,6 +131,18 @@ def _opened(values: Sequence[Any], level: VmapLevel) -> tuple[list[Any], list[in
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 
+def _reduced(grad: Tensor | None, sizes: tuple[int, ...] | None) -> Tensor | None:
+    """Return one example's gradient, summed to its input's sizes if forward broadcast that input."""
+    if (
+        grad is None
+        or sizes is None
+        or grad._spec.sizes == sizes
+        or not is_expandable_to(sizes, grad._spec.sizes)
+    ):
+        return grad
+    return sum_to_size(grad, sizes)
+
+
 class _Generated(Function):
     """The function of all examples that maps `source`'s forward, and its derivatives in either mode."""
 
@@ -171,7 +184,11 @@ class _Generated(Function):
         ctx.save_for_forward(*for_forward)
         ctx.set_materialize_grads(inner._materialize)
         ctx.__dict__.update(
-            inner=inner, saved_dims=saved_dims, forward_dims=forward_dims, grad_dims=cls.out_dims
+            inner=inner,
+            input_sizes=[x._spec.sizes if isinstance(x, TensorImpl) else None for x in mapped_inputs],
+            saved_dims=saved_dims,
+            forward_dims=forward_dims,
+            grad_dims=cls.out_dims,
         )
 
     @classmethod
@@ -208,8 +225,10 @@ class _Generated(Function):
                 cls._share(g, d, level) for g, d in zip(grads, ctx.__dict__["grad_dims"], strict=True)
             ]
             result = cls.source._gradient_formula()(inner, *grad_shares)
-            opened = _opened(result if isinstance(result, tuple | list) else (result,), level)
-        dims = [*cls.in_dims, *[None] * (len(opened[0]) - len(cls.in_dims))]
+            results = result if isinstance(result, tuple | list) else (result,)
+            others = [None] * (len(results) - len(cls.in_dims))
+            opened = _opened(list(map(_reduced, results, [*ctx.__dict__["input_sizes"], *others])), level)
+        dims = [*cls.in_dims, *others]
         return tuple([cls._fitting(g, d, own) for g, d, own in zip(*opened, dims, strict=True)])
 
     @classmethod

@@ -7,7 +7,7 @@ unmapped ones. The first vmap of a process therefore wraps the plans of random o
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.fork_lock import forkable
@@ -38,6 +38,25 @@ _MAYBE_RANDOM = {
 }
 """Operators that need no random numbers in some or all cases; for composites, their parts are wrapped instead."""
 
+_DRAWING: dict[str, Callable[[Sequence[Any]], bool]] = {
+    "aten::native_dropout": lambda args: args[2] is not False,
+    "aten::_scaled_dot_product_efficient_attention": lambda args: bool(args[5]),
+    **dict.fromkeys(
+        (
+            f"aten::{kind}dropout{suffix}"
+            for kind in ("alpha_", "feature_", "feature_alpha_")
+            for suffix in ("", "_")
+        ),
+        lambda args: args[2] and args[1] not in (0, 1),
+    ),
+    **dict.fromkeys(("aten::rrelu", "aten::rrelu_"), lambda args: args[3]),
+    **dict.fromkeys(
+        ("aten::rrelu_with_noise", "aten::rrelu_with_noise_", "aten::rrelu_with_noise.out"),
+        lambda args: args[4],
+    ),
+}
+"""For operators that draw for some arguments alone, such as in training: whether they draw for bound arguments."""
+
 _lock = forkable(threading.Lock())
 
 
@@ -56,15 +75,14 @@ def _is_drawn(op: OperatorEntry) -> bool:
 
 def _watched(op: OperatorEntry, args: Sequence[Any], plan: Plan) -> Plan:
     whole_call = op.rebind(lambda *values: values, args)
+    is_drawing = _DRAWING.get(op.name)
 
     def watched(*values: Any) -> Any:
         level = innermost_vmap()
         if level is None:
             return plan(*values)
         all_args = whole_call(*values)
-        if op.name == "aten::native_dropout" and all_args[2] is False:
-            return plan(*values)
-        if op.name == "aten::_scaled_dot_product_efficient_attention" and not all_args[5]:
+        if is_drawing is not None and not is_drawing(all_args):
             return plan(*values)
         if level.randomness == "error":
             raise RuntimeError(

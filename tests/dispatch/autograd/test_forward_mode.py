@@ -646,3 +646,44 @@ def test_a_mapped_tangent_takes_the_strides_of_a_primal_that_is_not_mapped(layou
 
     tangents = tt.arange(12.0).reshape(3, 2, 2)
     assert tt.vmap(square)(tangents).tolist() == (2 * primal * tangents).tolist()
+
+
+class _Wrapper(tt.Tensor):
+    """A tensor without storage around another tensor. Plain tensors cannot hold its elements."""
+
+    inner: tt.Tensor
+
+    @classmethod
+    def around(cls, inner: tt.Tensor) -> "_Wrapper":
+        made = cls._make_wrapper_subclass(cls, inner.shape, inner.stride(), dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.name.endswith("_") and not isinstance(args[0], cls):
+            raise AssertionError(f"{func} writes a wrapper into a plain tensor")
+        bare = lambda x: x.inner if isinstance(x, cls) else x  # noqa: E731
+        result = func(*map(bare, args), **{k: bare(v) for k, v in (kwargs or {}).items()})
+        return cls.around(result) if isinstance(result, tt.Tensor) else result
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (1 - x).clamp_min_(0.0),
+        lambda x: tt.zeros(3, 2).copy_(x.sin()),
+        lambda x: tt.nn.functional.hinge_embedding_loss(
+            x, tt.tensor([[1, -1], [-1, 1], [1, 1]]), reduction="none"
+        ),
+        lambda x: x.t().contiguous().mul_(x.t()).t(),
+        lambda x: tt.linalg.lu_factor(x[:2])[0],
+    ],
+)
+def test_the_tangent_of_a_plain_tensor_may_be_a_wrapper(function: Any) -> None:
+    x, tangent = tt.tensor([[0.5, 2.0], [-1.0, 0.25], [3.0, 1.5]]), tt.arange(6.0).reshape(3, 2)
+    with dual_level():
+        expected = unpack_dual(function(make_dual(x.clone(), tangent))).tangent
+        found: Any = unpack_dual(function(make_dual(x.clone(), _Wrapper.around(tangent)))).tangent
+    assert isinstance(found, _Wrapper)
+    tt.testing.assert_close(found.inner, expected)

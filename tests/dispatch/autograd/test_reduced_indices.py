@@ -48,3 +48,15 @@ def test_tied_extremes_share_the_tangent():
         (tt.tensor([1.0, 7.0]), tt.tensor([2.0, 9.0])),
     )
     assert tangent.tolist() == [1.5, 7.0]
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean"])
+def test_complex_elements_are_reduced_with_their_derivative(reduce: str, include_self: bool) -> None:
+    index = tt.tensor([[0, 1, 0], [1, 0, 0]])
+    x, src = (tt.randn(n, 3, dtype=tt.complex128, requires_grad=True) for n in (3, 2))
+
+    def function(x: tt.Tensor, src: tt.Tensor) -> tt.Tensor:
+        return tt.scatter_reduce(x, 0, index, src, reduce, include_self=include_self)
+
+    assert tt.autograd.gradcheck(function, (x, src), check_forward_ad=True)

@@ -328,6 +328,26 @@ def test_chunks_draw_the_same_with_same():
     assert all(np.array_equal(out[0], row) for row in out)
 
 
+@pytest.mark.parametrize("options", [(0.5, False), (0.0, True), (1.0, True)])
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"])
+def test_dropout_that_drops_by_no_chance_needs_no_randomness(name, options):
+    x = normal(2, 3, 4)
+    for function in (getattr(tt, name), getattr(tt, f"{name}_")):
+        call = lambda row: function(row.clone(), *options)  # noqa: B023, E731
+        same(tt.vmap(call)(x), tt.stack([call(row) for row in x]))
+
+
+@pytest.mark.parametrize(
+    "layer", [tt.nn.Dropout1d, tt.nn.AlphaDropout, tt.nn.FeatureAlphaDropout, tt.nn.RReLU]
+)
+def test_random_layers_are_mapped_in_evaluation(layer):
+    x = normal(2, 3, 4, 4)
+    evaluated = layer().eval()
+    same(tt.vmap(evaluated)(x), evaluated(x))
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        tt.vmap(layer())(x)
+
+
 def test_the_gradient_of_dropout_uses_its_own_mask():
     x = tt.ones(3, 50).requires_grad_()
     for randomness in ("same", "different"):
@@ -531,6 +551,18 @@ def test_a_function_with_a_generated_rule(dims):
     ):
         for got, expected in zip(wrap(Cube.apply)(*values), wrap(plain_cube)(*values), strict=True):
             same(got, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [((3, 4, 5), (3, 5)), ((3, 5), (3, 1)), ((3, 5), (3,))])
+def test_a_generated_rule_sums_the_gradient_of_an_example_that_forward_broadcasts(sizes):
+    values = [normal(*each, seed=i) for i, each in enumerate(sizes)]
+    wide = [tt.stack([values[0], -values[0]]), values[1]]
+    mapped = lambda f: twice_differentiated(tt.vmap(f))  # noqa: E731
+    for got, expected in zip(mapped(Cube.apply)(*values), mapped(plain_cube)(*values), strict=True):
+        same(got, expected, rtol=1e-3)
+    nested = lambda f: tt.vmap(mapped(f), (0, None))  # noqa: E731
+    for got, expected in zip(nested(Cube.apply)(*wide), nested(plain_cube)(*wide), strict=True):
+        same(got, expected, rtol=1e-3)
 
 
 def test_a_generated_rule_in_two_levels():

@@ -77,6 +77,13 @@ class _Activation(Module):
         )
 
 
+class _PlainActivation(_Activation):
+    """Base class of activations without options."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
 class CELU(_Activation):
     """Continuously differentiable exponential linear unit (`torch.nn.CELU`).
 
@@ -307,7 +314,7 @@ class RReLU(_Activation):
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
-class LogSigmoid(_Activation):
+class LogSigmoid(_PlainActivation):
     """Logarithm of the sigmoid (`torch.nn.LogSigmoid`).
 
         -ln(1 + e ** -x)
@@ -470,7 +477,7 @@ class SiLU(_Activation):
         super().__init__(inplace=inplace)
 
 
-class Sigmoid(_Activation):
+class Sigmoid(_PlainActivation):
     """Logistic sigmoid (`torch.nn.Sigmoid`).
 
         1 / (1 + e ** -x)
@@ -590,7 +597,7 @@ class Softshrink(_Activation):
         super().__init__(lambd=lambd)
 
 
-class Softsign(_Activation):
+class Softsign(_PlainActivation):
     """Softsign (`torch.nn.Softsign`).
 
         x / (1 + |x|)
@@ -608,7 +615,7 @@ class Softsign(_Activation):
     function = staticmethod(F.softsign)
 
 
-class Tanh(_Activation):
+class Tanh(_PlainActivation):
     """Hyperbolic tangent (`torch.nn.Tanh`).
 
         (e ** x - e ** -x) / (e ** x + e ** -x)
@@ -626,7 +633,7 @@ class Tanh(_Activation):
     function = staticmethod(F.tanh)
 
 
-class Tanhshrink(_Activation):
+class Tanhshrink(_PlainActivation):
     """Difference of the input and its hyperbolic tangent (`torch.nn.Tanhshrink`).
 
         x - tanh(x)
