@@ -226,13 +226,15 @@ def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> H
     starts = np.arange(0, rows * classes, classes).reshape(rows, 1)
     ones, units = np.ones(classes * classes, spec.np_dtype), np.ones(rows, spec.np_dtype)
     zero, one = np.zeros((), spec.np_dtype), np.ones((), spec.np_dtype)
-    lines = (rows, classes * classes)
 
     def compute(x: Array, target: Array) -> Any:
         valid = np.logical_and.accumulate(np.greater_equal(target, 0), 1)
         flat = np.multiply(target, valid)
         if flat.item(flat.argmax()) >= classes or target.item(target.argmin()) < -1:
             return None
+        # Few classes are correct, and there is a hinge of each class against each of them.
+        longest = int(np.count_nonzero(valid, 1).max())
+        flat, valid = flat[:, :longest], valid[:, :longest]
         np.add(flat, starts, flat)
         wrong = np.ones((rows, classes), np.bool_)
         wrong.reshape(-1)[flat[valid]] = False
@@ -240,7 +242,7 @@ def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> H
         np.add(gaps, one, gaps)
         np.fmax(gaps, zero, out=gaps)
         counted = np.logical_and(valid[:, :, None], wrong[:, None, :])
-        losses = np.where(counted, gaps, zero).reshape(lines).dot(ones)
+        losses = np.where(counted, gaps, zero).reshape(rows, -1).dot(ones[: longest * classes])
         np.divide(losses, classes, losses)
         return _reduced(losses, reduction, units)
 

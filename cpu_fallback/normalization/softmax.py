@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
-from ...dispatch.structured.compiled_loops import LOOPED_FROM
+from ...dispatch.structured.compiled_loops import PASSES_LOOPED_FROM
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
@@ -155,7 +155,8 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         np.copyto(out, compute(*wide, peak, total).reshape(out.shape), casting="unsafe")
 
     # A kernel without `fresh` gets a loop later.
-    is_looped = _is_row(geometry, axis) and spec.ndim > 2 and spec.numel >= LOOPED_FROM
+    is_long = spec.ndim > 2 or spec.sizes[axis:] > (ROW,)
+    is_looped = _is_row(geometry, axis) and is_long and spec.numel >= PASSES_LOOPED_FROM
     if is_own and not (is_looped and spec.np_dtype == np.float32):
         if summed is None and len(call.runtime) == 1:
             return PlannedKernel(into, lambda array: compute(array, peak, total), quiet=True)

@@ -18,6 +18,7 @@ from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
+from .compiled_distances import RowLoops, filled
 from .sums import pairwise_sum
 
 SMALL = 4096
@@ -221,6 +222,15 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
     spec = TensorSpec.contiguous((*x1.sizes[:-1], n), x1.dtype, CPU)
     is_large = m > USE_PRODUCTS_FROM or n > USE_PRODUCTS_FROM
     by_products = compute_mode == 1 or (compute_mode in (None, 0) and is_large)
+    loops = RowLoops(x1, x2, is_pairs=False)
+    if loops.is_served:
+
+        def into(out: Any, x: Any, y: Any, order: Any) -> bool:
+            if by_products and order == 2:
+                return x.ndim == 2 and _by_products(out, x, y, order)
+            return loops.fill(out, order, x, y)
+
+        return HostKernel((spec,), filled(into, spec), into)
     if spec.numel * columns > 4 * SMALL:
         return None if x1.ndim > 2 or not by_products else HostKernel((spec,), None, _by_products)
 
@@ -230,6 +240,48 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
         return distances_of(x[..., :, None, :] - y[..., None, :, :], order)
 
     return HostKernel((spec,), compute)
+
+
+def cdist_backward(
+    grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: Any, distances: TensorSpec
+) -> HostKernel | None:
+    """Compute the gradient of the rows of the first matrix, 0 where a distance is 0."""
+    if not is_plain(x1, x2, grad, distances) or x1.ndim < 2 or x1.sizes[:-2] != x2.sizes[:-2]:
+        return None
+    sizes = (*x1.sizes[:-1], x2.sizes[-2])
+    if x1.sizes[-1] != x2.sizes[-1] or grad.sizes != sizes or distances.sizes != sizes:
+        return None
+    return _gradients(x1, RowLoops(x1, x2, is_pairs=False))
+
+
+def pdist_backward(grad: TensorSpec, self: TensorSpec, p: Any, distances: TensorSpec) -> HostKernel | None:
+    """Compute the gradient of the rows; each pair contributes to both of its rows."""
+    if self.ndim != 2 or self.sizes[0] < 2 or not is_plain(self, grad, distances):
+        return None
+    n = self.sizes[0]
+    if grad.sizes != (n * (n - 1) // 2,) or distances.sizes != grad.sizes:
+        return None
+    kernel = _gradients(self, RowLoops(self, self, is_pairs=True))
+    if kernel is None or kernel.into is None:
+        return None
+    of_matrices = kernel.into
+
+    def into(out: Any, grad: Any, x: Any, order: float, distances: Any) -> bool:
+        return bool(of_matrices(out, grad, x, x, order, distances))
+
+    return HostKernel(kernel.outputs, filled(into, kernel.outputs[0] or self), into)
+
+
+def _gradients(x: TensorSpec, loops: RowLoops) -> HostKernel | None:
+    """Return ``into(out, grad, x1, x2, order, distances)`` of loops that serve the call, or None."""
+    if not loops.is_served:
+        return None
+    spec = TensorSpec.contiguous(x.sizes, x.dtype, CPU)
+
+    def into(out: Any, grad: Any, x1: Any, x2: Any, order: float, distances: Any) -> bool:
+        return loops.fill(out, order, x1, x2, grad, distances)
+
+    return HostKernel((spec,), filled(into, spec), into)
 
 
 def _by_products(out: Any, x: Any, y: Any, order: float) -> bool:
@@ -297,6 +349,13 @@ def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
     n, columns = self.sizes
     count = n * (n - 1) // 2
     spec = TensorSpec.contiguous((count,), self.dtype, CPU)
+    loops = RowLoops(self, self, is_pairs=True)
+    if loops.is_served:
+
+        def into(out: Any, x: Any, order: Any) -> bool:
+            return loops.fill(out, order, x, x)
+
+        return HostKernel((spec,), filled(into, spec), into)
     if count * columns <= 4 * SMALL:
         first, second = np.triu_indices(n, 1)
 
@@ -308,6 +367,10 @@ def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
 
 
 HOST_KERNELS = {
+    "_cdist_backward": cdist_backward,
+    "_cdist_forward": cdist,
+    "_pdist_backward": pdist_backward,
+    "_pdist_forward": pdist,
     "cdist": cdist,
     "dist": dist,
     "linalg_matrix_norm": matrix_norm,

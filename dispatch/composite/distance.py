@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...runtime.grad_mode import is_grad_enabled
 from ..core.mode_stack import sees_whole
 from ..core.overload_packet import packets
 from ..generated import functions as ops
@@ -62,6 +63,7 @@ def refuse_narrow(kernel: str, x: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{x.dtype.scalar_name}'")
 
 
+@host_kernel("_cdist_forward", "sub.Tensor", "sum.dim_IntList")
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """Compute distances by differences, or Euclidean ones by matmul; the modes are PyTorch's: 0 chooses by size."""
     refuse_narrow("cdist", x1)
@@ -121,6 +123,7 @@ def _by_products(x1: Tensor, x2: Tensor) -> Tensor:
     return ops.sqrt(ops.clamp(ops.matmul(left, right.transpose(-2, -1)), min=0.0))
 
 
+@host_kernel("_cdist_backward", "sub.Tensor", "sign", "where.self", "sum.dim_IntList")
 def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
     """Compute the gradient of the first matrix; 0 where a distance is 0."""
     first, second = x1._spec, x2._spec
@@ -135,6 +138,10 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
         check_sizes("_cdist_backward", argument, x._spec, (*first.sizes[:-1], second.sizes[-2]))
     if not x1.numel() or not x2.numel() or p == 0:
         return ops.zeros_like(x1)
+    if _is_unrecorded(x1, x2, grad, cdist):
+        x1, x2, grad, cdist = (ops.detach(x) for x in (x1, x2, grad, cdist))
+        unrecorded: Tensor = packets["_cdist_backward"].call(grad, x1, x2, p, cdist)
+        return unrecorded
 
     def part(rows: Tensor, where: slice) -> Tensor:
         count = where.stop - where.start
@@ -142,6 +149,11 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
         return ops.sum(_directions(_differences(rows, x2), p, own[1]) * own[0], [-2])
 
     return _over_parts(x1, x2, part)
+
+
+def _is_unrecorded(*tensors: Tensor) -> bool:
+    """Return True if a tensor requires grad that no graph records: detached tensors have the host kernel."""
+    return not is_grad_enabled() and any(x._spec.requires_grad for x in tensors)
 
 
 def _check_distances(name: str, x: Tensor, operands: dict[str, Tensor]) -> None:
@@ -189,6 +201,7 @@ def _pairs(n: int, device: Device) -> Tensor:
     return wide + ops.arange(count, device=device)
 
 
+@host_kernel("_pdist_forward", "_cdist_forward", "sub.Tensor", "sum.dim_IntList")
 def _pdist_forward(self: Tensor, p: float) -> Tensor:
     """Compute the distances of the pairs i < j: the upper triangle of those of all pairs."""
     check_ranks("_pdist_forward", "self", self._spec, 2)
@@ -200,6 +213,7 @@ def _pdist_forward(self: Tensor, p: float) -> Tensor:
     return ops.index_select(whole.reshape((n * n,)), 0, _pairs(n, self.device))
 
 
+@host_kernel("_pdist_backward", "_cdist_backward", "index_add", "sub.Tensor", "sum.dim_IntList")
 def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
     """Compute the gradient of the rows; each pair contributes to both of its rows."""
     check_ranks("_pdist_backward", "self", self._spec, 2)
@@ -209,6 +223,10 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
         check_sizes("_pdist_backward", argument, x._spec, (n * (n - 1) // 2,))
     if n <= 1:
         return ops.zeros_like(self)
+    if _is_unrecorded(self, grad, pdist):
+        self, grad, pdist = (ops.detach(x) for x in (self, grad, pdist))
+        unrecorded: Tensor = packets["_pdist_backward"].call(grad, self, p, pdist)
+        return unrecorded
     flat_indices = _pairs(n, self.device)
     row = ops.floor_divide(flat_indices, n)
     flat_indices = ops.cat([flat_indices, (flat_indices - row * n) * n + row])

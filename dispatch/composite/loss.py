@@ -587,8 +587,13 @@ def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tens
     if x._spec.device.type == "cpu" and bool(ops.any(ops.lt(labels, -1)).item()):
         raise RuntimeError("multilabel_margin_loss: an element of 'target' is out of range")
     valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
+    if x._spec.device.type == "cpu" and valid.numel():
+        # Few classes are correct, and there is a hinge of each class against each of them.
+        longest = int(ops.amax(ops.sum(valid, [1])).item())
+        labels, valid = (ops.narrow(each, 1, 0, longest) for each in (labels, valid))
     class_indices = ops.where(valid, labels, 0)
-    right = ops.scatter_add(ops.zeros_like(labels), 1, class_indices, valid.to(labels._spec.dtype)) > 0
+    counts = ops.zeros(x._spec.sizes, dtype=labels._spec.dtype, device=labels._spec.device)
+    right = ops.scatter_add(counts, 1, class_indices, valid.to(labels._spec.dtype)) > 0
     gaps = _hinge(ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, class_indices).unsqueeze(2)), 1))
     counted = ops.logical_and(valid.unsqueeze(2), ops.logical_not(right).unsqueeze(1))
     loss = ops.div(ops.sum(ops.where(counted, gaps, 0.0), [1, 2]), x._spec.sizes[1])

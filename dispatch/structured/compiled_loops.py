@@ -5,8 +5,8 @@ elements, a background thread compiles its loop, or loads it from the disk cache
 plan's calls, with bitwise identical results. Without llvmlite no loops are compiled, and small programs never import
 llvmlite.
 
-A plan of few elements gets a loop after `SMALL_CALLS` calls. NumPy starts its iterator anew in every call, which takes
-longer than the elements if an operand is broadcast or if there are several passes.
+A plan of few elements gets a loop after as much work, or after `SMALL_CALLS` calls. NumPy starts its iterator anew in
+every call, which takes longer than the elements if an operand is broadcast or if there are several passes.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
 LOOPED_FROM = 1 << 13
 """Minimum number of elements of a kernel with a loop: NumPy computes fewer sooner than a loop is found."""
+PASSES_LOOPED_FROM = 1 << 10
+"""The same for kernels over rows, and for kernels of several passes that have no `_SmallLoop`. The passes of so many
+elements take 20 us, and the search for a loop 3 us.
+"""
 COMPILE_THRESHOLD = 1 << 23
 """Compile a loop once a kernel has processed this many elements; NumPy takes some 10 milliseconds for them."""
 WARM_COMPILE_THRESHOLD = 1 << 21
@@ -41,8 +45,8 @@ SHORT_LINE = 1 << 12
 MAX_LOOPS = 32
 """Maximum number of loops per plan, each for other numbers or sizes."""
 SMALL_CALLS = 1 << 14
-"""Number of calls after which a plan of few elements gets a loop. It saves half a microsecond in each, and the first
-loop of a process takes some 100 milliseconds.
+"""Number of calls after which a plan of few elements gets a loop in any case. It saves half a microsecond in each, and
+the first loop of a process takes some 100 milliseconds.
 """
 NARROW = (bfloat16, float16)
 
@@ -138,6 +142,12 @@ def register_compiler(load: Callable[[], CompileCall]) -> None:
     _load_compiler = load
 
 
+def _calls_before_loop(size: int) -> int:
+    """Return the number of calls of this many elements before a loop is compiled for them."""
+    threshold = min(COMPILE_THRESHOLD, WARM_COMPILE_THRESHOLD) if background.is_warm else COMPILE_THRESHOLD
+    return max(CALLS, threshold // max(size, 1))
+
+
 class _Loops:
     """Loops of a plan's kernel, by its numbers, and by its number of elements if it serves several shapes."""
 
@@ -206,10 +216,7 @@ class _Loops:
         if key in self.known:
             return False
         count = self.calls.get(key, 0) + 1
-        threshold = (
-            min(COMPILE_THRESHOLD, WARM_COMPILE_THRESHOLD) if background.is_warm else COMPILE_THRESHOLD
-        )
-        if count < max(CALLS, threshold // size):
+        if count < _calls_before_loop(size):
             if len(self.calls) < 16 * MAX_LOOPS:
                 self.calls[key] = count
             return False
@@ -310,8 +317,8 @@ class _SmallLoop:
 
 
 _TEXT = """
-def wrapped(fresh, ask):
-    loop, calls_left, shape, dtype = None, {calls}, (), None
+def wrapped(fresh, ask, calls_left):
+    loop, shape, dtype = None, (), None
     def install(*made):
         nonlocal loop, shape, dtype
         _, shape, dtype = made
@@ -333,31 +340,37 @@ def wrapped(fresh, ask):
 
 @cache
 def _wrapper_of(count: int) -> Callable[..., Callable[..., Any]]:
-    """Return a function from `PlannedKernel.fresh` of `count` arrays and `_SmallLoop.ask` to the same function, which
-    becomes the loop after `SMALL_CALLS` calls.
+    """Return a function from `PlannedKernel.fresh` of `count` arrays, `_SmallLoop.ask` and a number of calls.
+
+    It returns the same function, which becomes the loop after these calls.
     """
     arrays = ", ".join([f"x{i}" for i in range(count)])
-    text = _TEXT.format(arrays=arrays, calls=SMALL_CALLS)
+    text = _TEXT.format(arrays=arrays)
     return defined("wrapped", text, "small kernel", {"empty": np.empty})  # type: ignore[no-any-return]
+
+
+def _has_small_loop(call: StructuredCall, kernel: PlannedKernel) -> bool:
+    """Return True if a loop can make the new arrays of a kernel of few elements."""
+    operands = [call.args[name] for name in call.runtime]
+    are_contiguous = all(isinstance(spec, TensorSpec) and spec.is_contiguous for spec in operands)
+    return kernel.fresh is not None and are_contiguous and has_compiler()
 
 
 def _small(stub: str, call: StructuredCall, kernel: PlannedKernel) -> PlannedKernel:
     """Return a kernel of few elements whose new arrays a loop makes later, for each plan its own."""
-    operands = [call.args[name] for name in call.runtime]
-    are_contiguous = all(isinstance(spec, TensorSpec) and spec.is_contiguous for spec in operands)
-    if kernel.fresh is None or not are_contiguous or not has_compiler():
+    if not _has_small_loop(call, kernel):
         return kernel
     wrap, ask, sized = _wrapper_of(len(call.runtime)), _SmallLoop(stub, call).ask, kernel.sized
 
-    def with_loop(own: PlannedKernel) -> PlannedKernel:
+    def with_loop(own: PlannedKernel, numel: int) -> PlannedKernel:
         if own.fresh is None:
             return own
         alone = getattr(own.fresh, "alone", None)
-        fresh = wrap(alone or own.fresh, ask)
+        fresh = wrap(alone or own.fresh, ask, min(SMALL_CALLS, _calls_before_loop(numel)))
         return own._replace(fresh=fresh, quiet=own.quiet or alone is not None)
 
-    return with_loop(kernel)._replace(
-        sized=lambda sizes: with_loop(kernel if sized is None else sized(sizes))
+    return with_loop(kernel, call.outputs[0].numel)._replace(
+        sized=lambda sizes: with_loop(kernel if sized is None else sized(sizes), math.prod(sizes))
     )
 
 
@@ -376,19 +389,20 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
         kernel = factory(call)
         if len(call.outputs) > 1 or not _serves(call):
             return kernel
-        numel = call.outputs[0].numel
-        least = LOOPED_FROM if pays(call) else single if single and _is_plain(call) else None
+        numel, is_paid = call.outputs[0].numel, pays(call)
+        of_passes = LOOPED_FROM if _has_small_loop(call, kernel) else PASSES_LOOPED_FROM
+        least = of_passes if is_paid else single if single and _is_plain(call) else None
         if least is not None:
             into = unwrapped(kernel.into)
             serves = kernel.any_shape and not set(getattr(into, "__dict__", ())) - {"alone"}
-            if serves and (least is LOOPED_FROM or numel >= least):
+            if serves and (is_paid or numel >= least):
                 return _for_any_shape(_Loops(stub, call, least), kernel, numel)
             if numel < least:
                 kernel = kernel._replace(any_shape=min(kernel.any_shape, least - 1))
         is_looped = least is not None and numel >= least
         if not is_looped and not (single and numel >= LOOPED_FROM and repeats(call)):
             return kernel
-        loops = _Loops(stub, call)
+        loops = _Loops(stub, call, min(least or LOOPED_FROM, LOOPED_FROM))
         return PlannedKernel(
             loops.shared(kernel.into), quiet=kernel.quiet, unshared=loops.unshared(kernel.into)
         )
@@ -403,7 +417,7 @@ def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
     def planned(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
         tensors = [*_tensors(call), *call.outputs]
-        if not tensors[0].numel >= LOOPED_FROM or not all(spec.is_contiguous for spec in tensors):
+        if not tensors[0].numel >= PASSES_LOOPED_FROM or not all(spec.is_contiguous for spec in tensors):
             return kernel
         if tensors[0].dtype not in dtypes:
             return kernel
@@ -424,7 +438,7 @@ def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedK
             return own
         into = unwrapped(own.into)
         quiet = own.quiet or into is not own.into
-        return own._replace(into=loops.shared(into), quiet=quiet, unshared=loops.unshared(into))
+        return own._replace(into=loops.shared(into), fresh=None, quiet=quiet, unshared=loops.unshared(into))
 
     return chosen(kernel, numel)._replace(
         sized=lambda sizes: chosen(kernel if sized is None else sized(sizes), math.prod(sizes))

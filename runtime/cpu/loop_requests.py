@@ -111,7 +111,9 @@ def loop_now(make: Callable[..., Loop | None], *arguments: Any) -> Loop | None:
     """
     try:
         with background.busy:
-            return _compiled(make, *arguments)
+            loop = _compiled(make, *arguments)
+            background.is_warm = background.is_warm or loop is not None
+            return loop
     except MemoryError:
         return None
 

@@ -73,16 +73,16 @@ EDGES = np.array(
     np.float32,
 )
 NAMES = sorted(SERVED - {"special_ndtr"})
+COUNT = max(WIDE_FROM, 2 * PART)
+"""Random numbers of each kind: a loop computes them in several parts."""
 
 
 def operands(name: str) -> tuple[Array, ...]:
     """Return random bits, usual numbers and edges, which atan2 combines."""
     rng = np.random.default_rng(7)
-    some = rng.integers(0, 1 << 32, WIDE_FROM, np.uint64).astype(np.uint32).view(np.float32)
-    usual = rng.standard_normal(WIDE_FROM, np.float32) * np.exp2(rng.integers(-12, 7, WIDE_FROM)).astype(
-        np.float32
-    )
-    within = rng.uniform(-1, 1, WIDE_FROM).astype(np.float32)
+    some = rng.integers(0, 1 << 32, COUNT, np.uint64).astype(np.uint32).view(np.float32)
+    usual = rng.standard_normal(COUNT, np.float32) * np.exp2(rng.integers(-12, 7, COUNT)).astype(np.float32)
+    within = rng.uniform(-1, 1, COUNT).astype(np.float32)
     if name == "tan":
         some = some[~(np.abs(some) > TAN_RANGE)]
     x = np.concatenate([some, usual, within, np.repeat(EDGES, len(EDGES))])
@@ -111,7 +111,7 @@ def test_results_are_the_nearest_numbers(name: str) -> None:
 
 @pytest.mark.skipif("tan" not in SERVED, reason="NumPy computes the tangent in vectors")
 def test_tangents_of_large_numbers_are_those_of_numpy() -> None:
-    x = np.linspace(-2 * TAN_RANGE, 2 * TAN_RANGE, 3 * WIDE_FROM, dtype=np.float32)
+    x = np.linspace(-2 * TAN_RANGE, 2 * TAN_RANGE, 3 * COUNT, dtype=np.float32)
     x[5], x[77], x[-1] = math.inf, math.nan, 3e38
     found, far = tt.tan(tt.from_numpy(x)).numpy(), np.abs(x) > TAN_RANGE
     with np.errstate(all="ignore"):
@@ -123,7 +123,7 @@ def test_tangents_of_large_numbers_are_those_of_numpy() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layout_has_the_same_bits(name: str) -> None:
     """Compute in place, into strides, of transposes and broadcasts, and on several threads."""
-    side = math.isqrt(WIDE_FROM) + PART % 100
+    side = math.isqrt(COUNT) + PART % 100
     given = [tt.from_numpy(x[: side * side].reshape(side, side).copy()) for x in operands(name)]
     function = getattr(tt, name)
     expected = function(*given).numpy().view(np.uint32)
