@@ -16,10 +16,11 @@ Or once for all programs of an environment, such as pytest, Jupyter and servers:
     python -m triten.as_torch --install
     python -m triten.as_torch --uninstall
 
-Every ``torch.X`` is the very module ``triten.X``. PyTorch's names that contain "torch", such as
-``__torch_function__`` and `TorchDispatchMode`, exist beside triten's own. ``torch.__version__`` and the installed
-version of "torch" are those of the PyTorch whose behavior is followed. Random numbers on the CPU are PyTorch's too
-(`tt.random.set_cpu_engine`). Processes that this process spawns behave the same.
+Every ``torch.X`` is the very module ``triten.X``; the package's ``__name__`` is "torch". PyTorch's names that
+contain "torch", such as ``__torch_function__`` and `TorchDispatchMode`, exist beside triten's own.
+``torch.__version__`` and the installed version of "torch" are those of the PyTorch whose behavior is followed. Random
+numbers on the CPU are PyTorch's too (`tt.random.set_cpu_engine`). Processes that this process spawns, by
+`multiprocessing` or joblib, behave the same.
 
 Raises:
     ImportError: PyTorch has been imported already.
