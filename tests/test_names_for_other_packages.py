@@ -204,3 +204,49 @@ def test_context_managers_that_decorate() -> None:
 
     assert twice(3) == 6 and entered == ["in", "out"]
     assert next(steps()) == 5, "inside the context: one step to make the generator, one to run it"
+
+
+def test_metadata_operators() -> None:
+    aten, sparse = tt.ops.aten, tt.eye(3).to_sparse()
+    assert aten.is_same_size(tt.ones(2), tt.zeros(2)) and not aten.is_same_size.default(
+        tt.ones(2), tt.ones(3)
+    )
+    assert (aten._nnz(sparse), aten.sparse_dim(sparse), aten.dense_dim(sparse)) == (3, 2, 0)
+    assert aten.is_coalesced(sparse.coalesce()) and aten.is_nonzero(tt.ones(1))
+    x = tt.ones(2, dtype=tt.complex64)
+    assert aten.is_complex(x) and not aten.is_floating_point(x) and aten.is_signed(x)
+    assert not aten.is_inference(x)
+
+
+def test_metaclasses_of_functions() -> None:
+    from triten.autograd.function import Function, FunctionMeta
+
+    class Registered(FunctionMeta):
+        names: list[str] = []  # noqa: RUF012
+
+        def __init__(cls, name, bases, namespace):
+            super().__init__(name, bases, namespace)
+            cls.names.append(name)
+
+    class Double(Function, metaclass=Registered):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = tt.ones(2, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0] and Registered.names == ["Double"]
+
+
+def test_instruction_sets_by_private_names() -> None:
+    sets = tt.cpu.get_capabilities()
+    assert tt.cpu._is_avx2_supported() is sets.get("avx2", False)
+    assert tt.cpu._is_avx512_supported() is sets.get("avx512f", False)
+
+
+def test_there_are_no_remote_procedure_calls() -> None:
+    assert tt.distributed.rpc.is_available() is False

@@ -31,6 +31,8 @@ _BYTES = "!no file or module of bytes that run is made: save a state_dict with t
 _EAGER = "!layers are quantized dynamically alone: use quantize_dynamic, or triten.quantization.quantize_"
 _GRAPHS = "!graphs are not quantized: use quantize_dynamic on the module, or triten.quantization.quantize_"
 _MKLDNN = "!convolutions and linear layers choose their layout themselves: call the module as it is"
+_FUNCTION = "!its methods were not static: use torch.autograd.Function"
+_REMOTE = "!there are no remote procedure calls; use collectives"
 _SCRIPT = "!programs of torch.jit run as Python, without TorchScript's graphs"
 _FUNCTIONAL = (
     "FunctionalModule FunctionalModuleWithBuffers combine_state_for_ensemble make_functional "
@@ -77,10 +79,12 @@ _FUSED = (
 )
 _QAT = "Conv1d Conv2d Conv3d Embedding EmbeddingBag Linear"
 _SCRIPT_TYPES = (
-    "AnyType Argument Block BoolType ClassType Code CompilationUnit DictType EnumType FloatType FunctionSchema "
-    "FutureType IntType InterfaceType ListType LiteScriptModule NoneType NumberType OptionalType PyObjectType "
-    "ScriptClass ScriptDict ScriptList ScriptMethod StringType TensorType TracingState TupleType Type UnionType Use "
-    "import_ir_module import_ir_module_from_buffer parse_ir parse_schema parse_type_comment"
+    "AliasDb AnyType Argument ArgumentSpec AwaitType Block BoolType CallStack ClassType Code CompilationUnit "
+    "ComplexType DeviceObjType DictType EnumType ErrorReport FloatType FunctionSchema FutureType InferredType IntType "
+    "InterfaceType ListType LiteScriptModule NoneType NumberType OptionalType PyObjectType RRefType ScriptClass "
+    "ScriptDict ScriptList ScriptMethod StreamObjType StringType SymBoolType SymIntType TensorType TracingState "
+    "TupleType Type UnionType Use import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir "
+    "parse_schema parse_type_comment unify_type_list"
 )
 _TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
 
@@ -92,6 +96,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_lobpcg": {"": "lobpcg"},
     "_lowrank": {"": "pca_lowrank svd_lowrank"},
     "_C._autograd": {"dispatch.autograd.node_attributes": "SavedTensor"},
+    "_C._cpu": {"backends.cpu": "_get_cpu_capability=get_cpu_capability"},
     "_C._functions": {"dispatch.autograd.node": "AccumulateGrad"},
     "_C._profiler": {"dispatch.layers.profiler.profile": "_ExperimentalConfig=ExperimentalConfig"},
     "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
@@ -167,9 +172,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "distributed.algorithms._checkpoint.checkpoint_wrapper": {
         _FSDP: "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper"
     },
-    "distributed.autograd": {
-        "!there are no remote procedure calls; use collectives": "backward context get_gradients is_available"
-    },
+    "distributed.autograd": {"distributed.rpc": "is_available", _REMOTE: "backward context get_gradients"},
     "distributed.checkpoint._consolidate_hf_safetensors": {
         "distributed.checkpoint.hf_consolidation": "consolidate_safetensors_files "
         "consolidate_safetensors_files_on_every_rank"
@@ -180,10 +183,6 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     },
     "distributed.fsdp._fully_shard": {"distributed.fsdp": "FSDPModule MixedPrecisionPolicy fully_shard"},
     "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
-    "distributed.rpc": {
-        "!there are no remote procedure calls; use collectives": "PyRRef RRef TensorPipeRpcBackendOptions "
-        "WorkerInfo init_rpc remote rpc_async rpc_sync shutdown"
-    },
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.debug._comm_mode": {"distributed.tensor.debug": "CommDebugMode"},
     "distributed.tensor.debug._visualize_sharding": {"distributed.tensor.debug": "visualize_sharding"},
@@ -351,6 +350,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype is_grad_enabled is_inference_mode_enabled",
         "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
         "futures": "Future",
+        "jit": "_is_tracing=is_tracing",
         _SCRIPT: f"Graph Node ScriptObject Value {_SCRIPT_TYPES}",
     },
     "ao.nn.quantized": {_EAGER: _MODULES_QUANTIZED},
@@ -365,12 +365,19 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "ao.quantization.qconfig": {_EAGER: _OTHER_QCONFIGS},
     "ao.quantization.quantize": {_EAGER: _EAGER_STEPS.replace(" fuse_modules fuse_modules_qat", "")},
     "ao.quantization.stubs": {_EAGER: "QuantWrapper"},
+    "autograd": {_FUNCTION: "NestedIOFunction"},
+    "autograd.function": {_FUNCTION: "NestedIOFunction"},
     "autograd.grad_mode": {"autograd": "set_multithreading_enabled"},
+    "autograd.variable": {"dispatch.autograd.old_variable": "VariableMeta=_OfTensors"},
     "cuda.memory": {
         "cuda": "host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes "
         "reset_accumulated_host_memory_stats reset_peak_host_memory_stats"
     },
     "distributed.distributed_c10d": {"distributed": "reduce_op"},
+    "distributed.rpc": {
+        _REMOTE: "PyRRef RRef TensorPipeRpcBackendOptions WorkerInfo functions get_worker_info init_rpc remote "
+        "rpc_async rpc_sync shutdown"
+    },
     "distributed.tensor.parallel.style": {
         "distributed.tensor.parallel": "PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput"
     },
