@@ -250,3 +250,34 @@ def test_instruction_sets_by_private_names() -> None:
 
 def test_there_are_no_remote_procedure_calls() -> None:
     assert tt.distributed.rpc.is_available() is False
+
+
+def test_default_tolerances_of_comparisons() -> None:
+    from triten import testing
+
+    assert testing._default_tolerances(tt.float16, tt.ones(1)) == (1e-3, 1e-5)
+    assert testing._default_tolerances(tt.int64) == (0.0, 0.0)
+    assert testing._default_tolerances(tt.int64, dtype_precisions={tt.int64: (1.0, 2.0)}) == (1.0, 2.0)
+    assert testing._get_tolerances(tt.float64, rtol=None, atol=None) == (1e-7, 1e-7)
+    assert testing._get_tolerances(tt.float64, rtol=0.5, atol=0.25) == (0.5, 0.25)
+    with pytest.raises(ValueError, match="but got no atol"):
+        testing._get_tolerances(tt.float64, rtol=0.5, atol=None)
+    with pytest.raises(TypeError, match="but got <class 'int'>"):
+        testing._default_tolerances(3)
+
+
+def test_an_exception_of_another_thread_is_raised_with_its_traceback() -> None:
+    from triten._utils import ExceptionWrapper
+
+    def caught(error: BaseException) -> ExceptionWrapper:
+        try:
+            raise error
+        except BaseException:
+            return ExceptionWrapper(where="in thread 3")
+
+    for error in (ValueError("a"), KeyError("a")):
+        with pytest.raises(type(error), match=r"(?s)Caught \w+ in thread 3\.\nOriginal Traceback.*a"):
+            caught(error).reraise()
+    # This class takes other arguments, so that a text cannot make one.
+    with pytest.raises(RuntimeError, match="Caught UnicodeDecodeError in thread 3"):
+        caught(UnicodeDecodeError("utf-8", b"", 0, 1, "reason")).reraise()

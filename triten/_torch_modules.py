@@ -126,6 +126,9 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_higher_order_ops.inline_asm_elementwise": {
         "!operators are written in Triton, not in PTX": "inline_asm_elementwise"
     },
+    "_higher_order_ops.cond": {"": "cond"},
+    "_higher_order_ops.scan": {"_higher_order_ops.loops": "scan"},
+    "_higher_order_ops.while_loop": {"_higher_order_ops.loops": "while_loop"},
     "_higher_order_ops.out_dtype": {"!use the operator's own out_dtype": "out_dtype"},
     "_inductor.custom_graph_pass": {
         _CODEGEN: "CustomGraphPass CustomInferenceAwareGraphPass get_hash_for_files"
@@ -286,6 +289,9 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "signal.windows.windows": {
         "signal.windows": "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann "
         "kaiser nuttall"
+    },
+    "testing._comparison": {
+        "testing": "assert_allclose assert_close default_tolerances=_default_tolerances get_tolerances=_get_tolerances"
     },
     "testing._creation": {"testing": "make_tensor"},
     "utils.backend_registration": {
@@ -452,6 +458,7 @@ PRIVATE = (
     "_subclasses",
     "_utils",
     "classes",
+    "mtia",
 )
 """Modules of this package that PyTorch's root has as attributes before a program imports them."""
 
