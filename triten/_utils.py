@@ -46,16 +46,18 @@ class ExceptionWrapper:
     """
 
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
-        self.exc_type, error, trace = sys.exc_info() if exc_info is None else exc_info
-        self.exc_msg = "".join(traceback.format_exception(self.exc_type, error, trace))
+        kind, error, trace = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type: Any = kind
+        self.exc_msg = "".join(traceback.format_exception(kind, error, trace))
         self.where = where
 
     def reraise(self) -> NoReturn:
         """Raise an exception of the same class, with the traceback in its message."""
         from .utils.data.worker import Failure
 
-        kind: Any = self.exc_type
-        Failure(kind, f"Caught {kind.__name__} {self.where}.\nOriginal {self.exc_msg}").reraise()
+        Failure(
+            self.exc_type, f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        ).reraise()
 
 
 def _element_size(dtype: ScalarType) -> int:

@@ -282,7 +282,7 @@ def _bytes_in_file(storage: Storage) -> NDArray[Any]:
     """Return a storage's bytes on the host; zeros inside a block of `skip_data`."""
     if skips_data():
         return np.zeros(storage.nbytes(), np.uint8)
-    data: NDArray[Any] = _bytes_of(storage).cpu()._data  # type: ignore[assignment]
+    data: NDArray[Any] = _bytes_of(storage).cpu()._data
     return data
 
 
