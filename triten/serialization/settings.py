@@ -130,7 +130,7 @@ def writes_to_mapped_files() -> bool:
 
 
 class _Skipping(threading.local):
-    """Whether this thread is inside a block of `skip_data`."""
+    """Thread-local flag of the blocks of `skip_data`."""
 
     is_on = False
 
