@@ -54,7 +54,7 @@ _NAMES = {
 }
 _MODULES = (
     "_composable _functional_collectives algorithms checkpoint device_mesh distributed_c10d fsdp nn optim "
-    "pipelining tensor"
+    "pipelining rpc tensor"
 )
 
 if TYPE_CHECKING:

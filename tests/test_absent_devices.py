@@ -6,10 +6,12 @@ import sys
 import pytest
 
 import triten as tt
+from triten import mtia
 
 
 def test_what_programs_ask_first_is_answered():
     assert tt.xpu.is_available() is False and tt.xpu.device_count() == 0 and tt.xpu.memory_stats() == {}
+    assert mtia.is_available() is False and mtia.device_count() == 0 and mtia.memory_stats() == {}
     assert tt.mps.is_available() is False and tt.mps.device_count() == 0 and tt.mps.manual_seed(1) is None
     assert tt.xpu.get_rng_state_all() is not tt.xpu.get_rng_state_all()
 

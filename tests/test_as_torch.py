@@ -46,6 +46,13 @@ import functorch, torch._functorch.vmap, torch._functorch.make_functional
 assert functorch.vmap is torch.vmap and functorch.make_functional.__module__.startswith("torch.nn")
 assert torch._functorch.vmap is sys.modules["triten.dispatch.layers.vmap"]
 assert torch.StorageBase is torch.UntypedStorage
+assert torch.Future is torch.futures.Future and torch.mtia.is_available() is False
+assert not isinstance(3, torch.ListType) and torch._C._is_tracing() is False
+assert not hasattr(torch.ones(1), "__array_namespace__")
+from torch.optim.adam import adam
+from torch._higher_order_ops.scan import scan
+from torch.autograd.variable import VariableMeta
+from torch.quantization.observer import HistogramObserver, MinMaxObserver
 from functorch.experimental import chunk_vmap
 from torch.nn.functional import has_torch_function, has_torch_function_variadic
 from torch.overrides import enable_reentrant_dispatch, redispatch_function

@@ -204,3 +204,80 @@ def test_context_managers_that_decorate() -> None:
 
     assert twice(3) == 6 and entered == ["in", "out"]
     assert next(steps()) == 5, "inside the context: one step to make the generator, one to run it"
+
+
+def test_metadata_operators() -> None:
+    aten, sparse = tt.ops.aten, tt.eye(3).to_sparse()
+    assert aten.is_same_size(tt.ones(2), tt.zeros(2)) and not aten.is_same_size.default(
+        tt.ones(2), tt.ones(3)
+    )
+    assert (aten._nnz(sparse), aten.sparse_dim(sparse), aten.dense_dim(sparse)) == (3, 2, 0)
+    assert aten.is_coalesced(sparse.coalesce()) and aten.is_nonzero(tt.ones(1))
+    x = tt.ones(2, dtype=tt.complex64)
+    assert aten.is_complex(x) and not aten.is_floating_point(x) and aten.is_signed(x)
+    assert not aten.is_inference(x)
+
+
+def test_metaclasses_of_functions() -> None:
+    from triten.autograd.function import Function, FunctionMeta
+
+    class Registered(FunctionMeta):
+        names: list[str] = []  # noqa: RUF012
+
+        def __init__(cls, name, bases, namespace):
+            super().__init__(name, bases, namespace)
+            cls.names.append(name)
+
+    class Double(Function, metaclass=Registered):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = tt.ones(2, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0] and Registered.names == ["Double"]
+
+
+def test_instruction_sets_by_private_names() -> None:
+    sets = tt.cpu.get_capabilities()
+    assert tt.cpu._is_avx2_supported() is sets.get("avx2", False)
+    assert tt.cpu._is_avx512_supported() is sets.get("avx512f", False)
+
+
+def test_there_are_no_remote_procedure_calls() -> None:
+    assert tt.distributed.rpc.is_available() is False
+
+
+def test_default_tolerances_of_comparisons() -> None:
+    from triten import testing
+
+    assert testing._default_tolerances(tt.float16, tt.ones(1)) == (1e-3, 1e-5)
+    assert testing._default_tolerances(tt.int64) == (0.0, 0.0)
+    assert testing._default_tolerances(tt.int64, dtype_precisions={tt.int64: (1.0, 2.0)}) == (1.0, 2.0)
+    assert testing._get_tolerances(tt.float64, rtol=None, atol=None) == (1e-7, 1e-7)
+    assert testing._get_tolerances(tt.float64, rtol=0.5, atol=0.25) == (0.5, 0.25)
+    with pytest.raises(ValueError, match="but got no atol"):
+        testing._get_tolerances(tt.float64, rtol=0.5, atol=None)
+    with pytest.raises(TypeError, match="but got <class 'int'>"):
+        testing._default_tolerances(3)
+
+
+def test_an_exception_of_another_thread_is_raised_with_its_traceback() -> None:
+    from triten._utils import ExceptionWrapper
+
+    def caught(error: BaseException) -> ExceptionWrapper:
+        try:
+            raise error
+        except BaseException:
+            return ExceptionWrapper(where="in thread 3")
+
+    for error in (ValueError("a"), KeyError("a")):
+        with pytest.raises(type(error), match=r"(?s)Caught \w+ in thread 3\.\nOriginal Traceback.*a"):
+            caught(error).reraise()
+    # This class takes other arguments, so that a text cannot make one.
+    with pytest.raises(RuntimeError, match="Caught UnicodeDecodeError in thread 3"):
+        caught(UnicodeDecodeError("utf-8", b"", 0, 1, "reason")).reraise()

@@ -133,6 +133,16 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
     return _numpy(self, force=force)
 
 
+def _hide_array_namespace() -> None:
+    """Remove the attribute by which libraries take a tensor for an array of the standard: PyTorch's has none.
+
+    xarray, for example, converts PyTorch's tensors to NumPy.
+    """
+    for cls in Tensor.__mro__:
+        if "__array_namespace__" in vars(cls):
+            delattr(cls, "__array_namespace__")
+
+
 def add() -> None:
     """Give the modules, classes and texts of this process PyTorch's names too."""
     for module in (overrides, _C):
@@ -145,6 +155,7 @@ def add() -> None:
     for name in REMOVED.keys() - {"matrix_rank"}:
         setattr(Tensor, name, _Removed(name))
     Tensor.numpy = numpy  # type: ignore[assignment, method-assign]
+    _hide_array_namespace()
     vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
     vars(library)["register_torch_dispatch"] = library.register_tensor_dispatch
     vars(_python_dispatch)["TorchDispatchMode"] = TorchDispatchMode

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from .dispatch.functions.sparse import sparse_coo_tensor
 from .dispatch.functions.sparse_compressed import sparse_compressed_tensor
@@ -18,6 +20,7 @@ from .runtime.scalar_type import dtype as ScalarType
 from .runtime.sparse_data import COMPRESSED
 
 __all__ = [
+    "ExceptionWrapper",
     "_element_size",
     "_flatten_dense_tensors",
     "_get_all_device_indices",
@@ -32,6 +35,29 @@ __all__ = [
     "_take_tensors",
     "_unflatten_dense_tensors",
 ]
+
+
+class ExceptionWrapper:
+    """Exception with its traceback as text, for another thread or process to raise.
+
+    Args:
+        exc_info: What `sys.exc_info()` returns. Default: the exception that is being handled.
+        where: The place that the message names. Default: "in background".
+    """
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        kind, error, trace = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type: Any = kind
+        self.exc_msg = "".join(traceback.format_exception(kind, error, trace))
+        self.where = where
+
+    def reraise(self) -> NoReturn:
+        """Raise an exception of the same class, with the traceback in its message."""
+        from .utils.data.worker import Failure
+
+        Failure(
+            self.exc_type, f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        ).reraise()
 
 
 def _element_size(dtype: ScalarType) -> int:

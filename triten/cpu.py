@@ -12,6 +12,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .runtime.device import DeviceLike
@@ -126,6 +127,26 @@ def set_device(device: DeviceLike) -> None:
 
 def synchronize(device: DeviceLike = None) -> None:
     """Do nothing: CPU work is synchronous (`torch.cpu.synchronize`)."""
+
+
+def _instructions(name: str) -> Callable[[], bool]:
+    """Return a function that returns whether the processor has a set of instructions, as NumPy detects them."""
+
+    def is_supported() -> bool:
+        from .backends.cpu import instruction_sets
+
+        return instruction_sets().get(name, False)
+
+    return is_supported
+
+
+# Packages choose kernels by these private names of PyTorch. No kernel here uses AMX, which NumPy does not detect.
+_is_amx_fp16_supported = _instructions("amx_fp16")
+_is_amx_tile_supported = _instructions("amx_tile")
+_is_avx2_supported = _instructions("avx2")
+_is_avx512_bf16_supported = _instructions("avx512bf16")
+_is_avx512_supported = _instructions("avx512f")
+_is_vnni_supported = _instructions("avx512vnni")
 
 
 def get_capabilities() -> dict[str, Any]:

@@ -254,6 +254,40 @@ def _of_scalars(
     return "\n".join(lines)
 
 
+def _default_tolerances(
+    *inputs: Tensor | st.dtype, dtype_precisions: Mapping[st.dtype, tuple[float, float]] | None = None
+) -> tuple[float, float]:
+    """Return the largest relative and absolute tolerance of tensors and dtypes.
+
+    Raises:
+        TypeError: An input is neither a tensor nor a dtype.
+    """
+    pairs = []
+    for each in inputs:
+        dtype = each.dtype if isinstance(each, Tensor) else each
+        if not isinstance(dtype, st.dtype):
+            raise TypeError(f"Expected a torch.Tensor or a torch.dtype, but got {type(each)} instead.")
+        pairs.append((dtype_precisions or _TOLERANCES).get(dtype, (0.0, 0.0)))
+    rtols, atols = zip(*pairs, strict=True)
+    return max(rtols), max(atols)
+
+
+def _get_tolerances(
+    *inputs: Tensor | st.dtype, rtol: float | None, atol: float | None, id: tuple[Any, ...] = ()
+) -> tuple[float, float]:
+    """Return the given tolerances, or without any those of the inputs.
+
+    Raises:
+        ValueError: Only one tolerance is given.
+    """
+    if rtol is not None and atol is not None:
+        return rtol, atol
+    if rtol is not None or atol is not None:
+        absent = "rtol" if rtol is None else "atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {absent}.")
+    return _default_tolerances(*inputs)
+
+
 @api_boundary
 def assert_close(
     actual: Any,

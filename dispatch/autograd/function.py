@@ -238,7 +238,11 @@ def refuse_without_setup(function: type[Function]) -> NoReturn:
     )
 
 
-class Function:
+class FunctionMeta(type):
+    """Metaclass of functions. A metaclass of a program's own functions extends it."""
+
+
+class Function(metaclass=FunctionMeta):
     """User-defined differentiable function: subclass it, write `forward` and `backward`, call `apply`.
 
     `forward(ctx, *args)` may save tensors with ``ctx.save_for_backward``. Alternatively, write `forward(*args)` and

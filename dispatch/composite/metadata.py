@@ -36,6 +36,56 @@ def is_strides_like_format(self: Tensor, memory_format: mf.memory_format) -> boo
     return self._spec.is_strides_like(memory_format)
 
 
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Return True if two tensors have the same sizes."""
+    return bool(self.is_same_size(other))
+
+
+def is_complex(self: Tensor) -> bool:
+    """Return True if the dtype is complex."""
+    return bool(self.is_complex())
+
+
+def is_floating_point(self: Tensor) -> bool:
+    """Return True if the dtype is floating."""
+    return bool(self.is_floating_point())
+
+
+def is_signed(self: Tensor) -> bool:
+    """Return True if the dtype has negative values."""
+    return bool(self.is_signed())
+
+
+def is_inference(self: Tensor) -> bool:
+    """Return True if the tensor was made in inference mode."""
+    return bool(self.is_inference())
+
+
+def is_nonzero(self: Tensor) -> bool:
+    """Return True if the one element is not zero."""
+    return bool(self.is_nonzero())
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """Return True if a sparse tensor's indices are sorted and unique."""
+    return bool(self.is_coalesced())
+
+
+def _nnz(self: Tensor) -> int:
+    """Return the number of a sparse tensor's specified elements."""
+    return int(self._nnz())
+
+
+def sparse_dim(self: Tensor) -> int:
+    """Return the number of a sparse tensor's sparse dimensions."""
+    return int(self.sparse_dim())
+
+
+def dense_dim(self: Tensor) -> int:
+    """Return the number of a sparse tensor's dense dimensions."""
+    return int(self.dense_dim())
+
+
 def sym_size(self: Tensor, dim: int) -> int:
     """Return the size of a dimension."""
     size: int = self.size(dim)

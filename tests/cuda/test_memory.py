@@ -232,3 +232,9 @@ def test_a_snapshot_agrees_with_the_statistics():
         live = [block["size"] for block in segment["blocks"] if block["state"] == "active_allocated"]
         assert sum(live) == segment["allocated_size"]
     assert held
+
+
+@pytest.mark.parametrize("make", [lambda: tt.empty(0, device="cuda:63"), lambda: tt.zeros(0).to("cuda:63")])
+def test_an_empty_tensor_needs_its_device_too(make):
+    with pytest.raises(RuntimeError, match="invalid device ordinal: got 63"):
+        make()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.optim.line_search import Point, cubic_minimum
 
 
 def rosenbrock(w):
@@ -115,3 +116,11 @@ def test_a_gradient_of_zeros_leaves_the_parameters(search):
     w = tt.nn.Parameter(tt.tensor([1.0, 2.0]))
     losses, _ = minimise(w, lambda w: (w * 0).sum() + 3, tolerance_grad=-1.0, line_search_fn=search)
     assert losses == [3.0] and w.tolist() == [1.0, 2.0]
+
+
+def test_a_bracket_of_one_point_has_itself_as_the_minimum():
+    # Without a tolerance, the search goes on until both ends are the same step.
+    point = Point(1.0, 2.0, tt.ones(1), 0.5)
+    assert cubic_minimum(point, point) == 1.0
+    flat = Point(0.0, 2.0, tt.ones(1), 0.0)
+    assert np.isnan(cubic_minimum(flat, flat._replace(step=1.0)))

@@ -6,12 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..dispatch.autograd.function import Function, FunctionCtx
+from ..dispatch.autograd.function import Function, FunctionCtx, FunctionMeta
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.tensor import Tensor
 from ..runtime.grad_mode import is_grad_enabled
 
-__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "FunctionMeta",
+    "InplaceFunction",
+    "once_differentiable",
+]
 
 BackwardCFunction = FunctionCtx
 """The base of the nodes of functions, under PyTorch's name."""

@@ -577,6 +577,12 @@ def _shape_with(shape: Shape, *params: Any) -> tuple[int, ...]:
     return tuple(broadcast_sizes(tuple(shape), *(tuple(getattr(o, "shape", ())) for o in params)))
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    """Compute the sigmoid, strictly between 0 and 1."""
+    limits = finfo(x.dtype)
+    return x.sigmoid().clamp(min=limits.tiny, max=1.0 - limits.eps)
+
+
 class SigmoidTransform(_Plain):
     """y = 1 / (1 + exp(-x)), kept from 0 and 1 by the dtype's precision (`torch.distributions.SigmoidTransform`).
 
@@ -592,8 +598,7 @@ class SigmoidTransform(_Plain):
     sign = +1
 
     def _call(self, x: Tensor) -> Tensor:
-        limits = finfo(x.dtype)
-        return x.sigmoid().clamp(min=limits.tiny, max=1.0 - limits.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         limits = finfo(y.dtype)
@@ -867,9 +872,7 @@ class StickBreakingTransform(_Plain):
         return _ops.arange(size, 0, -1, dtype=x.dtype, device=x.device)
 
     def _call(self, x: Tensor) -> Tensor:
-        limits = finfo(x.dtype)
-        share = (x - self._offset(x, x.shape[-1]).log()).sigmoid()
-        share = share.clamp(min=limits.tiny, max=1.0 - limits.eps)
+        share = _clipped_sigmoid(x - self._offset(x, x.shape[-1]).log())
         remaining = (1 - share).cumprod(-1)
         unit = remaining.new_ones((*remaining.shape[:-1], 1))
         return _ops.cat([share, unit], -1) * _ops.cat([unit, remaining], -1)

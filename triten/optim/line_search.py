@@ -5,6 +5,7 @@ Its safeguards are those of Mark Schmidt's minFunc (2005), which PyTorch follows
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,13 @@ class Point(NamedTuple):
     slope: float
 
 
+def _quotient(a: float, b: float) -> float:
+    """Divide as tensors do: by zero to infinity or NaN. Without a tolerance, a bracket shrinks to one point."""
+    if b:
+        return a / b
+    return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
     """Return the minimizer of the cubic through two losses and slopes, clamped to bounds.
 
@@ -32,12 +40,13 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None)
     low, high = bounds or (min(a.step, b.step), max(a.step, b.step))
     if a.step > b.step:
         a, b = b, a
-    first = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
+    first = a.slope + b.slope - _quotient(3 * (a.loss - b.loss), a.step - b.step)
     square = first**2 - a.slope * b.slope
     if not square >= 0:
         return (low + high) / 2.0
     second: float = square**0.5
-    least = b.step - (b.step - a.step) * ((b.slope + second - first) / (b.slope - a.slope + 2 * second))
+    share = _quotient(b.slope + second - first, b.slope - a.slope + 2 * second)
+    least = b.step - (b.step - a.step) * share
     return min(max(least, low), high)
 
 

@@ -280,6 +280,24 @@ class Optimizer:
         """Call ``hook(optimizer)`` after a state was loaded, with `prepend` as the first."""
         return self._add_hook("load_state_dict_post", hook, prepend)
 
+    def _accelerator_graph_capture_health_check(self) -> None:
+        """Check, for the step of a subclass, that a graph's capture is possible where there is one.
+
+        Raises:
+            RuntimeError: The current stream is being captured, and not all groups have ``capturable``.
+        """
+        from .. import cuda
+
+        if cuda.is_current_stream_capturing() and not all(
+            group.get("capturable") for group in self.param_groups
+        ):
+            raise RuntimeError(
+                f"Attempting CUDA graph capture of step() for an instance of {type(self).__name__} but param_groups' "
+                "capturable is False."
+            )
+
+    _cuda_graph_capture_health_check = _accelerator_graph_capture_health_check
+
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for number, group in enumerate(self.param_groups):

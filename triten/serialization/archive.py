@@ -18,12 +18,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import settings
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIGNATURE = b"PK\x03\x04"
-ALIGNMENT = 64
-"""Of the records in a file, in bytes."""
 ALIGNED = 16
 """What a record's position must be a multiple of for its elements to be used where they are."""
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -117,8 +117,9 @@ class ArchiveReader:
         return record
 
     def mapped(self, name: str) -> NDArray[np.uint8] | None:
-        """Return a record's bytes as a copy-on-write memory map; None if the file is not mapped or the record is
-        unaligned.
+        """Return a record's bytes as a memory map; None if the file is not mapped or the record is unaligned.
+
+        Writes to the map stay in memory, unless the settings say that they go to the file.
 
         Raises:
             RuntimeError: The file ends before the record.
@@ -127,7 +128,8 @@ class ArchiveReader:
         if not self._maps or not record.size or record.offset % ALIGNED:
             return None
         if self._memory is None:
-            self._memory = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY)
+            access = mmap.ACCESS_WRITE if settings.writes_to_mapped_files() else mmap.ACCESS_COPY
+            self._memory = mmap.mmap(self._file.fileno(), 0, access=access)
         if record.offset + record.size > len(self._memory):
             raise RuntimeError(
                 f"load: the file ends within record {name!r:.200}; load files that change with mmap=False"
@@ -194,15 +196,17 @@ class ArchiveWriter:
         self._folder = folder
 
     def add(self, name: str, data: bytes | NDArray[Any]) -> None:
-        """Add a record whose bytes begin at a multiple of `ALIGNMENT`."""
+        """Add a record whose bytes begin at a multiple of the setting `save.storage_alignment`."""
         view = memoryview(data)  # type: ignore[arg-type]
         info = zipfile.ZipInfo(f"{self._folder}/{name}")
         header = LOCAL_HEADER.size + len(info.filename.encode()) + 4
         if view.nbytes * 1.05 > zipfile.ZIP64_LIMIT:
             header += ZIP64_EXTRA
-        padding = -(self._archive.start_dir + header) % ALIGNMENT
+        padding = -(self._archive.start_dir + header) % settings.save.storage_alignment
         info.extra = b"FB" + padding.to_bytes(2, "little") + bytes(padding)
         self._archive.writestr(info, view)
+        if not settings.save.compute_crc32:
+            info.CRC = 0
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from ..dispatch.methods.untyped_storage import UntypedStorage
 from ..runtime.device import device as Device
 from ..runtime.regular_file import open_regular
 from ..runtime.traceback_filter import api_boundary
+from . import settings
 
 File = str | os.PathLike[str] | IO[bytes]
 MapLocation = Callable[[UntypedStorage, str], Any] | Device | str | Mapping[str, str] | None
@@ -56,8 +57,9 @@ def load(
             of `add_safe_globals`. Default: True without a `pickle_module`, False with one.
         mmap: If True, storages on the CPU are the file itself, mapped to memory and read when they are needed. If
             another process truncates the file meanwhile, an access ends this process with SIGBUS: leave it False for
-            files that may change. Default: False. With it, `f` is a path. Writes stay in memory; the file must not be
-            written to meanwhile. Checksums are not looked at.
+            files that may change. Default: False. With it, `f` is a path. Writes stay in memory, unless
+            `set_default_mmap_options` says otherwise; the file must not be written to meanwhile. Checksums are not
+            looked at.
         **pickle_load_args: Further arguments of Python's unpickler, such as `encoding`.
 
     Returns:
@@ -94,11 +96,14 @@ def load(
     trusted: Any = None if safe else unpickler
     if safe and pickle_load_args:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    if mmap is None:
+        mmap = settings.load.mmap
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("f must be a file path in order to use the mmap argument")
     options = {"encoding": "utf-8", **pickle_load_args}
     if isinstance(f, str | os.PathLike):
-        with open_regular(f) as file:
+        writes_to_file = mmap and settings.writes_to_mapped_files()
+        with open_regular(f, "r+b" if writes_to_file else "rb") as file:
             return read(file, map_location, trusted, options, bool(mmap))
     return read(_seekable(f), map_location, trusted, options)
 

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Never
 
+import numpy as np
+
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import DisableTensorFunctionSubclass
 from ..dispatch.methods.pickling import _bytes_of, sparse_parts
@@ -32,9 +34,13 @@ from ..runtime.storage import Storage
 from .allowed_globals import DTYPES, TYPED_STORAGES
 from .archive import writing
 from .legacy import COUNT, MAGIC_NUMBER, PROTOCOL_VERSION
+from .locations import location_tag
 from .replacing_file import replacing
+from .settings import skips_data
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .loading import File
 
 STORAGE_NAMES = {dtype: name for name, dtype in TYPED_STORAGES.items()}
@@ -87,7 +93,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
                 f"{dtype_name}, another of {name or 'UntypedStorage'}. Save a clone of one of them."
             )
         kind = _Name(f"torch.{name}" if name else "torch.storage.UntypedStorage")
-        persistent = "storage", kind, key, str(storage.device), storage.nbytes() // itemsize
+        persistent = "storage", kind, key, location_tag(storage), storage.nbytes() // itemsize
         return (*persistent, None) if self.is_legacy else persistent
 
     def reducer_override(self, obj: Any) -> Any:
@@ -264,12 +270,20 @@ def write(
                 if with_byteorder:
                     archive.add("byteorder", sys.byteorder.encode())
                 for key, storage, _ in storages:
-                    archive.add(f"data/{key}", _bytes_of(storage).cpu()._data)
+                    archive.add(f"data/{key}", _bytes_in_file(storage))
                 archive.add("version", b"3\n")
         # Another program may read the file before the caller closes it.
         flush = getattr(file, "flush", None)
         if flush is not None:
             flush()
+
+
+def _bytes_in_file(storage: Storage) -> NDArray[Any]:
+    """Return a storage's bytes on the host; zeros inside a block of `skip_data`."""
+    if skips_data():
+        return np.zeros(storage.nbytes(), np.uint8)
+    data: NDArray[Any] = _bytes_of(storage).cpu()._data
+    return data
 
 
 def _write_legacy(
@@ -286,6 +300,6 @@ def _write_legacy(
     file.write(pickled)
     pickle.dump([key for key, _, _ in storages], file, protocol)
     for _, storage, itemsize in storages:
-        data: Any = _bytes_of(storage).cpu()._data
+        data: Any = _bytes_in_file(storage)
         file.write(COUNT.pack(storage.nbytes() // itemsize))
         file.write(data.data)

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..dispatch.methods.pickling import _bytes_of
 from ..dispatch.methods.untyped_storage import UntypedStorage, untyped_storage_of
 from ..dispatch.tensor import Tensor
-from ..runtime.device import CPU, PRIVATE_USE
+from ..runtime.device import CPU
 from ..runtime.device import device as Device
-from ..runtime.dispatch_key import BackendComponent
 from ..runtime.storage import TypedStorageBase
-from .rebuild import device_of
-from .restricted_unpickler import shown
+from .locations import default_restore_location
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .loading import MapLocation
-
-PLACES = frozenset(
-    (
-        BackendComponent.CPU,
-        BackendComponent.CUDA,
-        BackendComponent.Meta,
-        *(each for each, _ in PRIVATE_USE.values()),
-    )
-)
-"""Backends that have memory here, and Meta."""
 
 
 def host_storage(nbytes: int) -> tuple[UntypedStorage, NDArray[np.uint8]]:
@@ -61,59 +49,32 @@ def placed(storage: UntypedStorage, location: str, map_location: MapLocation) ->
 
     Raises:
         RuntimeError: The location does not exist.
-        TypeError: `map_location` has an unsupported type.
+        TypeError: `map_location` has an unsupported type, or a function returns no storage.
     """
+    restored = _mapped(storage, location, map_location)
+    if isinstance(restored, Tensor):
+        restored = restored.untyped_storage()
+    if isinstance(restored, TypedStorageBase):
+        restored = restored._untyped_storage
+    if not isinstance(restored, UntypedStorage):
+        raise TypeError(
+            f"load: map_location and deserializers must return a storage or None, not {type(restored).__name__}"
+        )
+    return restored
+
+
+def _mapped(storage: UntypedStorage, location: str, map_location: MapLocation) -> Any:
+    """Return what `map_location` or the registry makes of a host storage."""
     if isinstance(map_location, Mapping):
-        return _restored(storage, str(map_location.get(location, location)))
+        return default_restore_location(storage, str(map_location.get(location, location)))
     if isinstance(map_location, str | Device):
-        return _restored(storage, str(map_location))
+        return default_restore_location(storage, str(map_location))
     if map_location is None:
-        return _restored(storage, location)
+        return default_restore_location(storage, location)
     if not callable(map_location):
         raise TypeError(
             "load: argument 'map_location' must be a device, a string, a mapping, a function or None, not "
             f"{type(map_location).__name__}"
         )
     mapped = map_location(storage, location)
-    if mapped is None:
-        return _restored(storage, location)
-    if isinstance(mapped, Tensor):
-        mapped = mapped.untyped_storage()
-    if isinstance(mapped, TypedStorageBase):
-        mapped = mapped._untyped_storage
-    if not isinstance(mapped, UntypedStorage):
-        raise TypeError(f"load: map_location must return a storage or None, not {type(mapped).__name__}")
-    return mapped
-
-
-def _restored(storage: UntypedStorage, location: str) -> UntypedStorage:
-    if location == "cpu":
-        return storage
-    try:
-        device = device_of("load", location)
-    except RuntimeError:
-        device = None
-    if device is None or device.backend not in PLACES:
-        raise RuntimeError(
-            f"don't know how to restore data location of triten.UntypedStorage (tagged with {shown(location)})"
-        )
-    if device.type == "cuda":
-        _check_cuda(device)
-    return storage.to(device=device)
-
-
-def _check_cuda(device: Device) -> None:
-    from .. import cuda
-
-    if not cuda.is_available():
-        raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but triten.cuda.is_available() is False. If you are "
-            "running on a CPU-only machine, please use triten.load with map_location=triten.device('cpu') to map your "
-            "storages to the CPU."
-        )
-    if device.resolved_index >= cuda.device_count():
-        raise RuntimeError(
-            f"Attempting to deserialize object on CUDA device {device.index} but triten.cuda.device_count() is "
-            f"{cuda.device_count()}. Please use triten.load with map_location to map your storages to an existing "
-            "device."
-        )
+    return default_restore_location(storage, location) if mapped is None else mapped

@@ -10,6 +10,7 @@ from pickle import UnpicklingError
 from typing import IO, TYPE_CHECKING, Any
 
 from ..dispatch.methods.untyped_storage import UntypedStorage
+from . import settings
 from .allowed_globals import NOT_SUPPORTED, PACKAGE, StorageType, find, full_name
 from .archive import SIGNATURE, ArchiveReader
 from .legacy import LegacyFile, View, typed
@@ -18,6 +19,7 @@ from .pickle_names import globals_in
 from .placement import goes_to_meta, host_storage, placed, storage_of_bytes
 from .rebuild import Load, Rebuild
 from .restricted_unpickler import NOT_ALLOWED, RestrictedUnpickler
+from .settings import LoadEndianness, skips_data
 from .user_globals import allowed_by_user
 
 if TYPE_CHECKING:
@@ -174,7 +176,7 @@ def _load_archive(
                     host = storage_of_bytes(bytes_in_file)
                 else:
                     host, array = host_storage(size)
-                    if size:
+                    if size and not skips_data():
                         archive.read_into(record, memoryview(array))  # type: ignore[arg-type]
                 known[key] = placed(host, location, map_location)
         return typed(known[key], kind.dtype)
@@ -200,6 +202,8 @@ def _check_archive(archive: ArchiveReader) -> None:
     if "data.pkl" not in archive:
         raise RuntimeError("load: the archive has no data.pkl; it is none of torch.save's")
     if "byteorder" not in archive:
+        if settings.load.endianness is LoadEndianness.BIG and sys.byteorder != "big":
+            raise RuntimeError("load: the default load endianness is big, this machine's numbers are not")
         return
     order = archive.read("byteorder") if archive.record("byteorder").size <= 6 else b""
     if order not in (b"little", b"big"):

@@ -157,6 +157,8 @@ class CachingAllocator(PrivatePools, Allocator):
         if nbytes <= 0:
             if nbytes < 0:
                 raise RuntimeError(f"allocate: nbytes must not be negative, got {nbytes}")
+            # Programs query by an empty tensor whether a device exists.
+            self.driver.check_device(device.index or 0)
             return DataPtr(0, 0, device)
         cuda = self.driver
         index = device.index

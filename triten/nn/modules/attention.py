@@ -127,6 +127,37 @@ class MultiheadAttention(Module):
             if bias is not None:
                 init.xavier_normal_(bias)
 
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Combine the masks of attention and of padding into one.
+
+        Args:
+            attn_mask: A mask (L, L) or (N * num_heads, L, L), or None.
+            key_padding_mask: A mask (N, L), or None.
+            query: The queries (N, L, E).
+
+        Returns:
+            The mask, and its kind: 1 for `key_padding_mask` alone, 2 for (N, num_heads, L, L), None without masks.
+
+        Example:
+            >>> import triten as tt
+            >>> layer = tt.nn.MultiheadAttention(4, 2, batch_first=True)
+            >>> mask, kind = layer.merge_masks(tt.zeros(3, 3), tt.zeros(5, 3), tt.zeros(5, 3, 4))
+            >>> mask.shape, kind
+            (triten.Size([5, 2, 3, 3]), 2)
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, _ = query.shape
+        if attn_mask.dim() == 3:
+            merged = attn_mask.view(batch, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return merged, 2
+
     def forward(
         self,
         query: Tensor,

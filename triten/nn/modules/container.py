@@ -38,6 +38,9 @@ class _Numbered(Module):
         self._modules.clear()
         self._modules.update((str(i), module) for i, module in enumerate(remaining))
 
+    def _get_abs_string_index(self, idx: SupportsIndex) -> str:
+        return str(_normalized_index(idx, len(self)))
+
     def __len__(self) -> int:
         return len(self._modules)
 

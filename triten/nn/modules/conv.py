@@ -133,13 +133,20 @@ class _Forward(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """Convolve an input (N, C, *) or (C, *)."""
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Convolve an input with the weight and bias of a subclass, which calls this by PyTorch's name."""
         padding: str | int | tuple[int, ...] = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._border(), self.padding_mode)
             padding = 0
-        return type(self).function(
-            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
-        )
+        return type(self).function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    @property
+    def _reversed_padding_repeated_twice(self) -> list[int]:
+        """The padding in the order of `functional.pad`, by PyTorch's name."""
+        return self._border()
 
     def _border(self) -> list[int]:
         """Return the padding for modes other than zeros, in the order of `functional.pad`."""
@@ -181,41 +188,50 @@ class _ConvTransposeNd(_ConvNd):
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Convolve an input (N, C, *) or (C, *), transposed; `output_size` selects among the possible sizes."""
-        extra = (
-            self.output_padding
-            if output_size is None
-            else self._output_padding_for(input, tuple(output_size))
+        extra = self._output_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, self.rank, self.dilation
         )
         return type(self).function(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
 
-    def _output_padding_for(self, input: Tensor, output_size: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the output padding that gives the spatial sizes `output_size`.
+    def _output_padding(
+        self,
+        input: Tensor,
+        output_size: Sequence[int] | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        kernel_size: Sequence[int],
+        num_spatial_dims: int,
+        dilation: Sequence[int] | None = None,
+    ) -> tuple[int, ...]:
+        """Return the output padding that gives the spatial sizes `output_size`, or the layer's without one.
 
         Raises:
             ValueError: No output padding gives them.
         """
-        ndim = self.rank + (2 if input.dim() == self.rank + 2 else 1)
-        if len(output_size) not in (self.rank, ndim):
+        if output_size is None:
+            return self.output_padding
+        rank = num_spatial_dims
+        ndim = rank + (2 if input.dim() == rank + 2 else 1)
+        if len(output_size) not in (rank, ndim):
             raise ValueError(
-                f"ConvTranspose{self.rank}D: for {input.dim()}D input, output_size must have {self.rank} or {ndim} "
-                f"elements (got {len(output_size)})"
+                f"ConvTranspose{rank}D: for {input.dim()}D input, output_size must have {rank} or {ndim} elements "
+                f"(got {len(output_size)})"
             )
-        output_size = output_size[-self.rank :]
+        sizes = tuple(output_size)[-rank:]
         output_padding: list[int] = []
-        for i, size in enumerate(output_size):
+        for i, size in enumerate(sizes):
             min_size = (
-                (input.shape[i - self.rank] - 1) * self.stride[i]
-                - 2 * self.padding[i]
-                + self.dilation[i] * (self.kernel_size[i] - 1)
+                (input.shape[i - rank] - 1) * stride[i]
+                - 2 * padding[i]
+                + (1 if dilation is None else dilation[i]) * (kernel_size[i] - 1)
                 + 1
             )
-            if not min_size <= size < min_size + self.stride[i]:
+            if not min_size <= size < min_size + stride[i]:
                 raise ValueError(
-                    f"requested an output size of {output_size}, but valid sizes of dimension {i} range "
-                    f"from {min_size} to {min_size + self.stride[i] - 1} "
-                    f"(for an input of {tuple(input.shape[-self.rank :])})"
+                    f"requested an output size of {sizes}, but valid sizes of dimension {i} range from {min_size} to "
+                    f"{min_size + stride[i] - 1} (for an input of {tuple(input.shape[-rank:])})"
                 )
             output_padding.append(size - min_size)
         return tuple(output_padding)

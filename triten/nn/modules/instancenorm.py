@@ -54,10 +54,17 @@ class _InstanceNorm(_NormBase):
         """Normalize an input (N, C, *) or (C, *)."""
         self._check_input_dim(input)
         self._check_num_features(input)
-        alone = input.dim() == self._get_no_batch_dim()
-        batch = input.unsqueeze(0) if alone else input
-        out = F.instance_norm(
-            batch,
+        if input.dim() == self._get_no_batch_dim():
+            return self._handle_no_batch_input(input)
+        return self._apply_instance_norm(input)
+
+    def _handle_no_batch_input(self, input: Tensor) -> Tensor:
+        return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+
+    def _apply_instance_norm(self, input: Tensor) -> Tensor:
+        """Normalize an input (N, C, *) whose sizes are checked."""
+        return F.instance_norm(
+            input,
             self.running_mean,
             self.running_var,
             self.weight,
@@ -66,7 +73,6 @@ class _InstanceNorm(_NormBase):
             0.0 if self.momentum is None else self.momentum,
             self.eps,
         )
-        return out.squeeze(0) if alone else out
 
 
 class InstanceNorm1d(_InstanceNorm):

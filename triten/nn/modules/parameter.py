@@ -52,10 +52,6 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             return _of_its_class(data, requires_grad)  # type: ignore[no-any-return]
         return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        # `__new__` has made it.
-        super().__init__()
-
     @property
     def data(self) -> Tensor:
         """The plain tensor over the same bytes, without history; setting it exchanges them."""
@@ -138,9 +134,6 @@ class Buffer(Tensor):
         made = cls._make_subclass(cls, _ops.empty(0) if data is None else data, False)
         made.persistent = persistent
         return made
-
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        super().__init__()
 
 
 plain_classes.update((Parameter, Buffer))

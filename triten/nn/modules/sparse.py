@@ -92,6 +92,9 @@ class Embedding(Module):
     def reset_parameters(self) -> None:
         """Reinitialize the weight from the standard normal distribution, and zero the row `padding_idx`."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
@@ -224,6 +227,9 @@ class EmbeddingBag(Module):
     def reset_parameters(self) -> None:
         """Reinitialize the weight from the standard normal distribution, and zero the row `padding_idx`."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)

@@ -73,6 +73,8 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
 class _Layer(Module):
     """Attention to oneself and two linear maps, which layers of encoder and decoder share."""
 
+    _last_dropout = "dropout2"
+
     def __init__(
         self,
         d_model: int,
@@ -106,38 +108,34 @@ class _Layer(Module):
             setattr(self, f"dropout{step}", Dropout(dropout))
         self.activation = _activation(activation)
 
-    def _attend(
-        self,
-        attention: Module,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None,
-        padding: Tensor | None,
-        is_causal: bool,
+    # Subclasses override the three blocks, whose names and arguments are PyTorch's.
+
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        made: Tensor
-        made, _ = attention(
+        """Compute the self-attention with its dropout."""
+        made = self.self_attn(
             x,
-            memory,
-            memory,
-            attn_mask=mask,
-            key_padding_mask=padding,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
             need_weights=False,
             is_causal=is_causal,
-        )
-        return made
+        )[0]
+        return self.dropout1(made)  # type: ignore[no-any-return]
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.linear2(self.dropout(activated(self.linear1, self.activation, x)))
-        return made
+    def _ff_block(self, x: Tensor) -> Tensor:
+        """Compute the feed-forward network with its dropout."""
+        made = self.linear2(self.dropout(activated(self.linear1, self.activation, x)))
+        return getattr(self, self._last_dropout)(made)  # type: ignore[no-any-return]
 
     def _residual(self, x: Tensor, step: int, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """Compute x + dropout(block(x)), with the norm before the block or after the sum."""
+        """Compute x + block(x), with the norm before the block or after the sum."""
         norm: Callable[[Tensor], Tensor] = getattr(self, f"norm{step}")
-        dropout: Callable[[Tensor], Tensor] = getattr(self, f"dropout{step}")
         if self.norm_first:
-            return x + dropout(block(norm(x)))
-        return norm(x + dropout(block(x)))
+            return x + block(norm(x))
+        return norm(x + block(x))
 
 
 class TransformerEncoderLayer(_Layer):
@@ -215,8 +213,8 @@ class TransformerEncoderLayer(_Layer):
         causal.
         """
         mask, padding = _masks(src_mask, src_key_padding_mask, src.dtype, "src_mask", "src_key_padding_mask")
-        x = self._residual(src, 1, lambda y: self._attend(self.self_attn, y, y, mask, padding, is_causal))
-        return self._residual(x, 2, self._feed_forward)
+        x = self._residual(src, 1, lambda y: self._sa_block(y, mask, padding, is_causal))
+        return self._residual(x, 2, self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
@@ -229,6 +227,8 @@ class TransformerDecoderLayer(_Layer):
         >>> tt.nn.TransformerDecoderLayer(8, 2, dim_feedforward=16)(tt.ones(5, 3, 8), tt.ones(7, 3, 8)).shape
         triten.Size([5, 3, 8])
     """
+
+    _last_dropout = "dropout3"
 
     def __init__(
         self,
@@ -274,16 +274,34 @@ class TransformerDecoderLayer(_Layer):
         x = self._residual(
             tgt,
             1,
-            lambda y: self._attend(self.self_attn, y, y, tgt_mask, tgt_key_padding_mask, tgt_is_causal),
+            lambda y: self._sa_block(y, tgt_mask, tgt_key_padding_mask, tgt_is_causal),
         )
         x = self._residual(
             x,
             2,
-            lambda y: self._attend(
-                self.multihead_attn, y, memory, memory_mask, memory_key_padding_mask, memory_is_causal
-            ),
+            lambda y: self._mha_block(y, memory, memory_mask, memory_key_padding_mask, memory_is_causal),
         )
-        return self._residual(x, 3, self._feed_forward)
+        return self._residual(x, 3, self._ff_block)
+
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Compute the attention to the encoder's output with its dropout."""
+        made = self.multihead_attn(
+            x,
+            mem,
+            mem,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            is_causal=is_causal,
+        )[0]
+        return self.dropout2(made)  # type: ignore[no-any-return]
 
 
 def _copies(layer: Module, count: int) -> ModuleList:

@@ -115,11 +115,6 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
     ) -> Self:
         return cls._make_subclass(cls, _ops.empty(0, device=device, dtype=dtype), requires_grad)
 
-    def __init__(
-        self, requires_grad: bool = True, device: DeviceLike = None, dtype: ScalarType | None = None
-    ) -> None:
-        super().__init__()
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         made: Self | None = memo.get(id(self))
         if made is None:
@@ -153,15 +148,6 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
         made = cls._make_subclass(cls, _ops.empty(0, device=device, dtype=dtype), requires_grad)
         made.persistent = persistent
         return made
-
-    def __init__(
-        self,
-        requires_grad: bool = False,
-        device: DeviceLike = None,
-        dtype: ScalarType | None = None,
-        persistent: bool = True,
-    ) -> None:
-        super().__init__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         made: Self | None = memo.get(id(self))

@@ -107,11 +107,12 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            self._reduce()
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = self._now()
 
-    def _reduce(self) -> None:
+    def _reduce_lr(self, epoch: int) -> None:
+        """Lower the rates. Subclasses override this method, by PyTorch's name."""
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:

@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ...dispatch.generated import functions as _ops
@@ -117,7 +117,12 @@ class ConcatDataset(Dataset[T_co]):
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(each, IterableDataset) for each in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Sized]) -> list[int]:
+        """Return the running sums of lengths."""
+        return list(itertools.accumulate(map(len, sequence)))
 
     def __getitem__(self, index: int) -> T_co:
         if index < 0:

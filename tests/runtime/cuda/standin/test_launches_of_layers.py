@@ -90,7 +90,7 @@ def test_a_feed_forward_layer_without_gradients_is_two_products(standin, activat
     layer = tt.nn.TransformerEncoderLayer(128, 4, 256, activation=activation, device="cuda").eval()
     x = made(8, 64, 128, requires_grad=False)
     with tt.no_grad():
-        calls = settled(standin, lambda: layer._feed_forward(x))
+        calls = settled(standin, lambda: layer._ff_block(x))
     assert [c["function"] for c in calls] == ["matmul", "matmul"]
-    calls = settled(standin, lambda: layer._feed_forward(x))
+    calls = settled(standin, lambda: layer._ff_block(x))
     assert len(calls) == 3, "with a gradient the activation's argument is kept"
