@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .wide_functions import SERVED, TAN_RANGE, instructions
 
-WIDE_FROM = 1 << 11
+WIDE_FROM = 1 << 12
 """Elements from which a loop is compiled at once. It takes 50 ms, as long as NumPy for some million elements, and the
 loop is kept on disk. NumPy takes 50 to 250 us for so few, and a loop 10 to 20 us.
 """

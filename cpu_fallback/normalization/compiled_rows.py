@@ -16,7 +16,7 @@ from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 
-COMPILE_THRESHOLD = 1 << 9
+COMPILE_THRESHOLD = 1 << 12
 """Compile a loop for calls of at least this many elements: NumPy takes 40 us for so few, and a loop 7 us."""
 SHARED_FROM, WAKING_FROM = 1 << 15, 1 << 18
 """Elements from which threads share a loop, and from which those that sleep are woken for it."""

@@ -16,7 +16,7 @@ from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
 
-COMPILE_THRESHOLD = 1 << 9
+COMPILE_THRESHOLD = 1 << 12
 """Compile loops for calls of at least this many elements: NumPy takes 20 us for so few, and a loop 7 us."""
 SHARED_FROM, WAKING_FROM = 1 << 14, 1 << 17
 """Elements from which threads share a loop, and from which sleeping threads are woken for it."""
