@@ -38,7 +38,7 @@ from triton.runtime.interpreter import InterpreterOptions, TensorHandle
 from ..driver import Grid
 from ..simulated.memory import LiveBlocks
 from ..triton.compile import WARP_SIZE, format_of
-from . import assembly, batched_builder, block_scales, reductions, scalar_functions, shapes, undefined
+from . import batched_builder, block_scales, reductions, scalar_functions, shapes, undefined
 from .batch import FIRST_SIZE, MAX_FAILURES, MAX_LANES, Batch, Unbatchable
 from .batched_builder import BatchedBuilder, aligned
 from .formats import (
@@ -361,6 +361,8 @@ class StrictBuilder(BatchedBuilder):
         if function is not None:
             results = [function(*arrays)]
         else:
+            from . import assembly  # imports the emulator, which few kernels need
+
             results = assembly.run(inlineAsm, constraints, arrays, [numpy_type(kind) for kind in kinds], pack)
         handles = [TensorHandle(*each) for each in zip(results, kinds, strict=True)]
         return SimpleNamespace(get_result=handles.__getitem__)
