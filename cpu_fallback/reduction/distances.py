@@ -246,10 +246,12 @@ def cdist_backward(
     grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: Any, distances: TensorSpec
 ) -> HostKernel | None:
     """Compute the gradient of the rows of the first matrix, 0 where a distance is 0."""
-    if not is_plain(x1, x2, grad, distances) or x1.ndim < 2 or x1.sizes[:-2] != x2.sizes[:-2]:
+    if not is_plain(x1, x2, grad, distances) or x1.ndim < 2 or x1.ndim != x2.ndim:
         return None
     sizes = (*x1.sizes[:-1], x2.sizes[-2])
-    if x1.sizes[-1] != x2.sizes[-1] or grad.sizes != sizes or distances.sizes != sizes:
+    if (*x1.sizes[:-2], x1.sizes[-1]) != (*x2.sizes[:-2], x2.sizes[-1]):
+        return None
+    if grad.sizes != sizes or distances.sizes != sizes:
         return None
     return _gradients(x1, RowLoops(x1, x2, is_pairs=False))
 
