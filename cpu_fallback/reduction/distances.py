@@ -368,11 +368,21 @@ def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
     return HostKernel((spec,), None, _pairs_by_products(n, columns)) if self.dtype.name == "float32" else None
 
 
+def _with_loops(kernel_of: Callable[..., HostKernel | None]) -> Callable[..., HostKernel | None]:
+    """Return only the kernels that are loops: smaller recorded calls keep the bits of the composite's operators."""
+
+    def kernel(*specs: Any) -> HostKernel | None:
+        made = kernel_of(*specs)
+        return made if made is not None and made.fresh is not None and made.into is not None else None
+
+    return kernel
+
+
 HOST_KERNELS = {
     "_cdist_backward": cdist_backward,
-    "_cdist_forward": cdist,
+    "_cdist_forward": _with_loops(cdist),
     "_pdist_backward": pdist_backward,
-    "_pdist_forward": pdist,
+    "_pdist_forward": _with_loops(pdist),
     "cdist": cdist,
     "dist": dist,
     "linalg_matrix_norm": matrix_norm,

@@ -44,7 +44,6 @@ DIFFERENT: dict[str, str] = {
     "torch.quantile(x, torch.tensor([0.25, 0.75]), dim=1)": SHORTER,
     "F.pairwise_distance(x, y)": SHORTER,
     "torch.nn.LSTM(6, 3)(m)": FUSED,
-    "torch.nn.GRU(6, 3, batch_first=True)(m)": FUSED,
     "F.scaled_dot_product_attention(g[None, None], m4, m4).sum().backward()": FORMULA,
     "F.smooth_l1_loss(g, y).backward()": FORMULA,
     "F.huber_loss(g, y).backward()": FORMULA,

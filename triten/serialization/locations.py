@@ -9,8 +9,6 @@ from typing import Any
 from ..runtime.device import PRIVATE_USE
 from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BackendComponent
-from .rebuild import device_of
-from .restricted_unpickler import shown
 
 __all__ = ["default_restore_location", "location_tag", "register_package", "validate_cuda_device"]
 
@@ -41,6 +39,8 @@ def _device_tag(storage: Any) -> str | None:
 
 
 def _device_restored(storage: Any, location: str) -> Any:
+    from .rebuild import device_of  # what reads files is imported with the first file
+
     try:
         device = device_of("load", location)
     except RuntimeError:
@@ -113,6 +113,8 @@ def default_restore_location(storage: Any, location: str) -> Any:
         restored = deserializer(storage, location)
         if restored is not None:
             return restored
+    from .restricted_unpickler import shown
+
     raise RuntimeError(
         f"don't know how to restore data location of triten.{type(storage).__name__} (tagged with {shown(location)})"
     )

@@ -341,7 +341,7 @@ def test_dropout_that_drops_by_no_chance_needs_no_randomness(name, options):
     "layer", [tt.nn.Dropout1d, tt.nn.AlphaDropout, tt.nn.FeatureAlphaDropout, tt.nn.RReLU]
 )
 def test_random_layers_are_mapped_in_evaluation(layer):
-    x = normal(2, 3, 4, 4)
+    x = normal(2, 3, 4)
     evaluated = layer().eval()
     same(tt.vmap(evaluated)(x), evaluated(x))
     with pytest.raises(RuntimeError, match="randomness error mode"):
