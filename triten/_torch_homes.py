@@ -32,7 +32,7 @@ HOMES: Mapping[str, str | Mapping[str, str]] = {
     "cuda.runtime_api": {"cuda": "CudaError DeferredCudaCallError cudaStatus"},
     "dispatch.autograd.anomaly": {"autograd.anomaly_mode": "detect_anomaly set_detect_anomaly"},
     "dispatch.autograd.forward_ad": {"autograd.forward_ad": "UnpackedDualTensor dual_level"},
-    "dispatch.autograd.function": {"autograd.function": "Function FunctionCtx"},
+    "dispatch.autograd.function": {"autograd.function": "Function FunctionCtx FunctionMeta"},
     "dispatch.autograd.grad_mode": {
         "autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled"
     },
@@ -118,6 +118,8 @@ HOMES: Mapping[str, str | Mapping[str, str]] = {
     "runtime.size": {"": "Size"},
     "serialization.changed_source": {"serialization": "SourceChangeWarning"},
     "serialization.file_reader": {"": "PyTorchFileReader"},
+    "serialization.settings": {"serialization": "LoadEndianness set_default_mmap_options skip_data"},
+    "serialization.user_globals": {"serialization": "safe_globals"},
     "sparse.invariants": {"sparse": "check_sparse_tensor_invariants"},
     "utils.benchmark.compare": "utils.benchmark.utils.compare",
     "utils.benchmark.fuzzer": "utils.benchmark.utils.fuzzer",
