@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...runtime.grad_mode import is_grad_enabled
+from ..autograd.tangents import FORWARD_BIT
 from ..core.mode_stack import sees_whole
 from ..core.overload_packet import packets
 from ..generated import functions as ops
@@ -152,8 +153,13 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
 
 
 def _is_unrecorded(*tensors: Tensor) -> bool:
-    """Return True if a tensor requires grad that no graph records: detached tensors have the host kernel."""
-    return not is_grad_enabled() and any(x._spec.requires_grad for x in tensors)
+    """Return True if a tensor requires grad that no graph records: detached tensors have the host kernel.
+
+    Detached tensors have no tangents, so that forward mode takes the operators' formulas.
+    """
+    if is_grad_enabled() or any(x._spec.keys & FORWARD_BIT for x in tensors):
+        return False
+    return any(x._spec.requires_grad for x in tensors)
 
 
 def _check_distances(name: str, x: Tensor, operands: dict[str, Tensor]) -> None:
