@@ -197,7 +197,7 @@ def far(monkeypatch):
         pytest.skip("what is run is the interpreter's")
     from triten.runtime.cuda.interpreter import semantics as interpreter_semantics
 
-    def run(self, kernel, name, arguments, grid, blocks, reports_undefined, is_debugged):
+    def run(self, kernel, name, arguments, grid, blocks, *options):
         builder, function = self._builder, kernel.rewrite()
         builder.kernel, builder.blocks = name, blocks
         moved = dict(arguments)
