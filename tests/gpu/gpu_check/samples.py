@@ -246,6 +246,7 @@ WITHOUT_SAMPLE = {
     ),
     "_local_scalar_dense": "gives a number of the host, which item does",
     "item": "gives a number of the host, as the method does",
+    "is_nonzero": "asks whether item gives a number other than 0",
     **{
         f"fft_{name}{form}": "is made of _fft_r2c, _fft_c2r and _fft_c2c, which are sampled"
         for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
@@ -324,7 +325,16 @@ WITHOUT_SAMPLE = {
     **dict.fromkeys(
         (
             *("dim", "size", "stride", "numel", "storage_offset", "is_contiguous", "sym_is_contiguous"),
-            *("is_strides_like_format", "is_non_overlapping_and_dense"),
+            *("is_strides_like_format", "is_non_overlapping_and_dense", "is_same_size", "is_complex"),
+            *(
+                "is_floating_point",
+                "is_signed",
+                "is_inference",
+                "is_coalesced",
+                "_nnz",
+                "sparse_dim",
+                "dense_dim",
+            ),
         ),
         "asks about metadata, computes nothing",
     ),

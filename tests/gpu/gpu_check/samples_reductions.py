@@ -46,6 +46,7 @@ SAMPLES: list[Sample] = [
     *rows("_softmax _log_softmax", X, 1, False, terms="b", dtypes="f", special=True),
     *rows("_softmax _log_softmax", X, 0, False, terms="a", dtypes="f"),
     *rows("softmax.int log_softmax.int", X, 1, terms="b", dtypes="f", special=True),
+    *rows("_safe_softmax", X, 1, terms="b", dtypes="f"),
     *rows("_softmax_backward_data", X, T(low=0.0, high=1.0), 1, DTYPE, terms="b", dtypes="f", roundings=2),
     *rows("_log_softmax_backward_data", X, T(low=-2.0, high=0.0), 1, DTYPE, terms="b", dtypes="f", roundings=2),
     *rows("nll_loss_forward nll_loss nll_loss_nd", X, LABELS, None, 1, -100, terms="a", dtypes="f", roundings=2),
