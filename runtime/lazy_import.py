@@ -223,9 +223,11 @@ def on_each_import(package: str, callback: Callable[[ModuleType], object]) -> No
 
     Example:
         >>> from triten.runtime.lazy_import import on_each_import
-        >>> on_each_import("wave", lambda module: print(module.__name__))
-        >>> import wave
-        wave
+        >>> names = []
+        >>> on_each_import("json", lambda module: names.append(module.__name__))
+        >>> import json.tool
+        >>> "json.tool" in names
+        True
     """
     prefix = f"{package}."
     for name, module in list(sys.modules.items()):
