@@ -269,10 +269,10 @@ def test_default_tolerances_of_comparisons() -> None:
 def test_an_exception_of_another_thread_is_raised_with_its_traceback() -> None:
     from triten._utils import ExceptionWrapper
 
-    def caught(error: BaseException) -> ExceptionWrapper:
+    def caught(error: Exception) -> ExceptionWrapper:
         try:
             raise error
-        except BaseException:
+        except type(error):
             return ExceptionWrapper(where="in thread 3")
 
     for error in (ValueError("a"), KeyError("a")):

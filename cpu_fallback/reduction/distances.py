@@ -18,7 +18,7 @@ from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .compiled_distances import RowLoops, filled
+from .compiled_distances import Array, RowLoops, filled
 from .sums import pairwise_sum
 
 SMALL = 4096
@@ -225,7 +225,7 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
     loops = RowLoops(x1, x2, is_pairs=False)
     if loops.is_served:
 
-        def into(out: Any, x: Any, y: Any, order: Any) -> bool:
+        def into(out: Array, x: Array, y: Array, order: float) -> bool:
             if by_products and order == 2:
                 return x.ndim == 2 and _by_products(out, x, y, order)
             return loops.fill(out, order, x, y)
@@ -243,7 +243,7 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
 
 
 def cdist_backward(
-    grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: Any, distances: TensorSpec
+    grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, distances: TensorSpec
 ) -> HostKernel | None:
     """Compute the gradient of the rows of the first matrix, 0 where a distance is 0."""
     if not is_plain(x1, x2, grad, distances) or x1.ndim < 2 or x1.ndim != x2.ndim:
@@ -256,7 +256,7 @@ def cdist_backward(
     return _gradients(x1, RowLoops(x1, x2, is_pairs=False))
 
 
-def pdist_backward(grad: TensorSpec, self: TensorSpec, p: Any, distances: TensorSpec) -> HostKernel | None:
+def pdist_backward(grad: TensorSpec, self: TensorSpec, p: float, distances: TensorSpec) -> HostKernel | None:
     """Compute the gradient of the rows; each pair contributes to both of its rows."""
     if self.ndim != 2 or self.sizes[0] < 2 or not is_plain(self, grad, distances):
         return None
@@ -268,7 +268,7 @@ def pdist_backward(grad: TensorSpec, self: TensorSpec, p: Any, distances: Tensor
         return None
     of_matrices = kernel.into
 
-    def into(out: Any, grad: Any, x: Any, order: float, distances: Any) -> bool:
+    def into(out: Array, grad: Array, x: Array, order: float, distances: Array) -> bool:
         return bool(of_matrices(out, grad, x, x, order, distances))
 
     return HostKernel(kernel.outputs, filled(into, kernel.outputs[0] or self), into)
@@ -280,7 +280,7 @@ def _gradients(x: TensorSpec, loops: RowLoops) -> HostKernel | None:
         return None
     spec = TensorSpec.contiguous(x.sizes, x.dtype, CPU)
 
-    def into(out: Any, grad: Any, x1: Any, x2: Any, order: float, distances: Any) -> bool:
+    def into(out: Array, grad: Array, x1: Array, x2: Array, order: float, distances: Array) -> bool:
         return loops.fill(out, order, x1, x2, grad, distances)
 
     return HostKernel((spec,), filled(into, spec), into)
@@ -354,7 +354,7 @@ def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
     loops = RowLoops(self, self, is_pairs=True)
     if loops.is_served:
 
-        def into(out: Any, x: Any, order: Any) -> bool:
+        def into(out: Array, x: Array, order: float) -> bool:
             return loops.fill(out, order, x, x)
 
         return HostKernel((spec,), filled(into, spec), into)
