@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ...runtime import memory_format as mf
 
@@ -36,54 +37,26 @@ def is_strides_like_format(self: Tensor, memory_format: mf.memory_format) -> boo
     return self._spec.is_strides_like(memory_format)
 
 
-def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Return True if two tensors have the same sizes."""
-    return bool(self.is_same_size(other))
+def _answer_of(method: str, kind: type) -> Callable[..., Any]:
+    """Return the operator that asks a method of the tensor."""
+
+    def answer(self: Tensor, *args: Any) -> Any:
+        return kind(getattr(self, method)(*args))
+
+    answer.__name__ = answer.__qualname__ = method
+    return answer
 
 
-def is_complex(self: Tensor) -> bool:
-    """Return True if the dtype is complex."""
-    return bool(self.is_complex())
-
-
-def is_floating_point(self: Tensor) -> bool:
-    """Return True if the dtype is floating."""
-    return bool(self.is_floating_point())
-
-
-def is_signed(self: Tensor) -> bool:
-    """Return True if the dtype has negative values."""
-    return bool(self.is_signed())
-
-
-def is_inference(self: Tensor) -> bool:
-    """Return True if the tensor was made in inference mode."""
-    return bool(self.is_inference())
-
-
-def is_nonzero(self: Tensor) -> bool:
-    """Return True if the one element is not zero."""
-    return bool(self.is_nonzero())
-
-
-def is_coalesced(self: Tensor) -> bool:
-    """Return True if a sparse tensor's indices are sorted and unique."""
-    return bool(self.is_coalesced())
-
-
-def _nnz(self: Tensor) -> int:
-    """Return the number of a sparse tensor's specified elements."""
-    return int(self._nnz())
-
-
-def sparse_dim(self: Tensor) -> int:
-    """Return the number of a sparse tensor's sparse dimensions."""
-    return int(self.sparse_dim())
-
-
-def dense_dim(self: Tensor) -> int:
-    """Return the number of a sparse tensor's dense dimensions."""
-    return int(self.dense_dim())
+is_same_size = _answer_of("is_same_size", bool)
+is_complex = _answer_of("is_complex", bool)
+is_floating_point = _answer_of("is_floating_point", bool)
+is_signed = _answer_of("is_signed", bool)
+is_inference = _answer_of("is_inference", bool)
+is_nonzero = _answer_of("is_nonzero", bool)
+is_coalesced = _answer_of("is_coalesced", bool)
+_nnz = _answer_of("_nnz", int)
+sparse_dim = _answer_of("sparse_dim", int)
+dense_dim = _answer_of("dense_dim", int)
 
 
 def sym_size(self: Tensor, dim: int) -> int:
