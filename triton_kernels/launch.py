@@ -43,7 +43,8 @@ class Launch:
         device: Device of the launch.
         kernel: a `@triton.jit` function.
         signature: types of the parameters given at launch, in the kernel's order.
-        constexprs: all other parameters, but for those of `programmatic.py`, which the device decides.
+        constexprs: all other parameters, except those of `programmatic.py`, which the device decides, and those that
+            keep their defaults.
         divisible: integer parameters that are always multiples of 16.
         elements: pointers to one element only, whose alignment does not matter.
         tensors: what the tensor descriptors in the signature describe, in its order. Their values are addresses, which
@@ -96,7 +97,7 @@ class Launch:
         self._tensors = tuple(tensors)
         rounding = (enable_fp_fusion, enable_reflect_ftz)
         overlapping = self._overlapping(signature, constexprs)
-        constexprs = {**constexprs, **overlapping}
+        constexprs = {**defaults_of(kernel), **constexprs, **overlapping}
         self._options = (constexprs, frozenset(divisible), (num_warps, num_stages, num_ctas), rounding)
         self._follows = overlapping.get(FOLLOWER, False)
         self._blocks = [n for n, type_ in signature.items() if type_.startswith("*") and n not in elements]
@@ -180,6 +181,12 @@ class Launch:
     def _compile_other(self, grid: Grid, stream: int, *values: int | float) -> None:
         self.other = self._compile(self._options[1])
         self.other(grid, stream, *values)
+
+
+def defaults_of(kernel: Any) -> dict[str, object]:
+    """Return the default values of a kernel's parameters, by name."""
+    defaults = kernel.fn.__defaults__ or ()
+    return dict(zip(kernel.arg_names[len(kernel.arg_names) - len(defaults) :], defaults, strict=True))
 
 
 @functools.lru_cache(maxsize=512)

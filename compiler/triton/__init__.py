@@ -3,9 +3,10 @@
 - `pointwise` writes a fused kernel's source and its launch.
 - `rows` writes kernels that reduce rows, from the statements that `row_statements` makes of the steps.
 - `block_reductions` writes reductions that programs share.
-- `products` writes a matmul with an epilogue, from the templates in `product_forms`.
-- `gluon_products` writes a warp-specialized matmul, `prologues` the producers of its operands.
-- `convolutions` writes a convolution, and `layouts` the copies of its operands.
+- `products` writes the epilogue of a matmul or convolution, and `prologues` the producers of its operands. The kernel
+  itself is the eager one, which `product_forms` calls with these functions.
+- `gluon_products` writes the epilogue of a warp-specialized matmul.
+- `convolutions` has the epilogue's parameters in convolutions, and `layouts` writes the copies of their operands.
 - `tile_text` and `channel_norms` are shared by these.
 - `source_files` keeps sources as files, so that Triton, a debugger and a profiler find their text.
 

@@ -1,4 +1,24 @@
-"""Templates of matmuls with an epilogue, by the form of their kernels: an eager kernel with another end each."""
+"""Kernels with an epilogue or a prologue: an eager kernel, called with functions that the compiler writes.
+
+Eager kernels have parameters for them, which are None in eager calls:
+
+- `operands`: a tuple of pointers, for both functions.
+- `EPILOGUE`: a function of a tile's sums, called instead of the tile's store.
+- `PROLOGUE`: a function of the tiles of both operands, called before they are multiplied. It returns both.
+- `WHOLE`: whether the K dimension is a multiple of the tile's, so that a prologue needs no mask.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...runtime.cuda.triton.lazy_kernel import GLUON
+from ...triton_kernels.products.matmul import matmul
+from ...triton_kernels.products.persistent import matmul_persistent
+from ...triton_kernels.products.split_k import add_parts
+from ...triton_kernels.products.stream_k_kernels import matmul_stream_k
 
 HEADER = '''"""{what}
 
@@ -10,12 +30,14 @@ from triten.triton_kernels.conversion import convert
 {imports}
 '''
 
-ELEMENTS = """
+EPILOGUE = """
 
 @triton.jit
-def {name}_elements(
-    total, addend, out, {others}batch, rows, columns, {quads}m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
+def {name}_epilogue(
+    total, operands, addend, out, batch, row, column, m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
 ):
+    {unpacked} = operands
+    rows, columns = row + tl.arange(0, total.shape[0]), column + tl.arange(0, total.shape[1])
     is_row, is_column = rows < m, columns < n
     mask = is_row[:, None] & is_column[None, :]
     value = None
@@ -26,163 +48,66 @@ def {name}_elements(
     product = convert(total, {type})
 {body}
 """
-
-TILED = """
-
-@triton.jit
-def {name}(
-    a, b, addend, out,
-    {others}m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
-    ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr{whole_parameter},
-):
-    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
-    tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
-    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = {sums}(
-        a, b, {prologue_pointers}batch, rows, columns, None, m, n, k, az, am, ak, bz, bk, bn,
-        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K{whole},
-    )
-    {name}_elements(
-        total, addend, out, {others}batch, rows, columns, {quads_of_tile}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-    )
-"""
-
-PERSISTENT = """
-
-@triton.jit
-def {name}(
-    a, b, addend, out,
-    {others}scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn, alpha, beta,
-    ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
-    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
-    ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr{whole_parameter},
-):
-    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    each = tiles_m * tiles_n
-    for tile in tl.range(tl.program_id(0), each * batches, tl.num_programs(0), flatten=True):
-        batch = tile // each
-        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
-        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
-        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for step in range(tl.cdiv(k, BLOCK_K)):
-            inner = step * BLOCK_K
-            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
-            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
-{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
-        if HALVES:
-            half: tl.constexpr = BLOCK_N // 2
-            left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
-            {name}_elements(
-                left, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + tl.arange(0, half), {quads_of_left}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-            )
-            {name}_elements(
-                right, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + half + tl.arange(0, half), {quads_of_right}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-            )
-        else:
-            {name}_elements(
-                total, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + tl.arange(0, BLOCK_N), {quads_of_whole}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-            )
-"""
-
-PARTS = """
-
-@triton.jit
-def {name}(
-    parts, addend, out, {others}count, m, n, apart, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAPS: tl.constexpr,
-):
-    wait_for_earlier(OVERLAPS)
-    across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
-    batch = (tl.program_id(0) // (across * down)).to(tl.int64)
-    rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
-    mask = (rows < m)[:, None] & (columns < n)[None, :]
-    total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
-    {name}_elements(
-        total, addend, out, {others}batch, rows, columns, {quads_of_part}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-    )
-"""
-
-STREAM_K = """
-
-@triton.jit
-def {name}(
-    a, b, addend, out,
-    {others}parts, counters, m, n, k, batches, share, sz, sm, sn, alpha, beta,
-    A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr, A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr,
-    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr{whole_parameter},
-):
-    tiles_m, tiles_n, steps = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), tl.cdiv(k, BLOCK_K)
-    each = tiles_m * tiles_n
-    begin = tl.program_id(0) * share
-    end = tl.minimum(begin + share, each * batches * steps)
-    for tile in range(begin // steps, tl.cdiv(end, steps)):
-        batch = tile // each
-        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
-        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
-        start = tile * steps
-        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for step in range(tl.maximum(begin - start, 0), tl.minimum(end - start, steps)):
-            inner = step * BLOCK_K
-            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
-            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
-{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
-        to_rows, to_columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
-        inside = (to_rows < m)[:, None] & (to_columns < n)[None, :]
-        first, last = start // share, (start + steps - 1) // share
-        is_whole = first == last
-        if not is_whole:
-            is_whole, total = joined_sums(total, parts, counters + tile, first, last, inside, BLOCK_M, BLOCK_N)
-        if is_whole:
-            {name}_elements(
-                total, addend, out, {others}batch.to(tl.int64), to_rows, to_columns, {quads_of_whole}m, n,
-                sz, sm, sn, alpha, beta, ACTIVATION
-            )
-"""
-
 ADDENDS = {
     "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
 }
 """Load of a matmul's own bias: one row for all, or an element each."""
-QUADS = {
-    "quads": "quads, ",
-    "quads_of_tile": "tile_n * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
-    "quads_of_left": "column // 4 + tl.arange(0, half // 4), ",
-    "quads_of_right": "(column + half) // 4 + tl.arange(0, half // 4), ",
-    "quads_of_whole": "column // 4 + tl.arange(0, BLOCK_N // 4), ",
-    "quads_of_part": "tl.program_id(0) % across * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
+QUADS = "quads = column // 4 + tl.arange(0, total.shape[1] // 4)"
+"""Groups of four columns of a tile, as random words count them."""
+KERNELS = {
+    "tiled": matmul,
+    "persistent": matmul_persistent,
+    "stream_k": matmul_stream_k,
+    "parts": add_parts,
 }
-"""Groups of four columns of a tile, as random words count them, if there are random ops."""
-FORMS = {"tiled": TILED, "persistent": PERSISTENT, "stream_k": STREAM_K, "parts": PARTS}
-IMPORTS = {
-    "tiled": (
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.matmul import tile_sums",
-        "from triten.triton_kernels.products.product import tile_of",
-    ),
-    "persistent": (
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.persistent import operand_tile",
-        "from triten.triton_kernels.products.product import tile_of",
-    ),
-    "stream_k": (
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.persistent import operand_tile",
-        "from triten.triton_kernels.products.product import tile_of",
-        "from triten.triton_kernels.products.stream_k_kernels import joined_sums",
-    ),
-    "parts": (
-        "from triten.triton_kernels.programmatic import wait_for_earlier",
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.split_k import part_sums",
-    ),
-}
+"""Eager kernels by the names of their forms."""
+
+
+def import_text(kernel: Any) -> str:
+    """Return the import of an eager kernel as source."""
+    return f"from {kernel.__module__} import {kernel.__name__}"
+
+
+def unpacked_text(pointers: Sequence[str]) -> str:
+    """Return names as the target of an assignment, as source."""
+    return f"({', '.join(pointers)},)" if pointers else "_"
+
+
+def entry_text(kernel: Any, name: str, pointers: Sequence[str], functions: Mapping[str, str]) -> str:
+    """Return the source of a kernel that calls an eager kernel with pointers and functions.
+
+    Args:
+        kernel: The eager kernel.
+        name: Name of the new kernel.
+        pointers: Names of the pointers, which are parameters after `out`, or the first ones if there is no `out`.
+        functions: Names of functions by the eager kernel's parameters, such as ``EPILOGUE``.
+    """
+    given = {"operands": f"({', '.join(pointers)},)" if pointers else "()", **functions}
+    jit, language = ("gluon", "gl") if kernel.language == GLUON else ("triton", "tl")
+    parameters: list[str] = [] if "out" in kernel.arg_names else list(pointers)
+    arguments: list[str] = []
+    for each in inspect.signature(kernel.fn).parameters.values():
+        if each.name in given:
+            arguments.append(given[each.name])
+        elif each.default is not each.empty and not (each.name == "WHOLE" and "PROLOGUE" in functions):
+            arguments.append("None")
+        else:
+            arguments.append(each.name)
+            parameters.append(
+                each.name if each.annotation is each.empty else f"{each.name}: {language}.constexpr"
+            )
+        if each.name == "out":
+            parameters += pointers
+    signature, call = _wrapped(parameters, 4), _wrapped(arguments, 8)
+    return f"\n\n@{jit}.jit\ndef {name}(\n{signature}\n):\n    {kernel.__name__}(\n{call}\n    )\n"
+
+
+def _wrapped(items: Sequence[str], indent: int) -> str:
+    """Return items, each followed by a comma, in lines that break between items."""
+    lines = [""]
+    for each in items:
+        if lines[-1] and len(lines[-1]) + len(each) > 110 - indent:
+            lines.append("")
+        lines[-1] += f"{each}, "
+    return "\n".join(" " * indent + line.rstrip() for line in lines)

@@ -7,15 +7,17 @@ the program. So results are bitwise identical to eager.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...triton_kernels.conversion import triton_type
 from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
+from ...triton_kernels.convolution.layout_kernels import lay_out
 from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.launch import INT32_MAX
+from ...triton_kernels.products.epilogue import finish
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
 from ...triton_kernels.random.random import start_of_draws
@@ -25,19 +27,16 @@ from ..epilogues import operand_terms, result_spec
 from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
 from .channel_norms import normalised_lines
-from .convolutions import CONVOLUTIONS, channels_last_text, planes_text
-from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
+from .convolutions import CONVOLUTIONS, EPILOGUE_OF_PIXELS, EPILOGUE_OF_PLANES
 from .draws import function_name, kept_of_tile_lines, start_lines
-from .gluon_products import FORMS as GLUON_FORMS
+from .gluon_products import KERNELS as GLUON_KERNELS
 from .gluon_products import gluon_text, makes_blocks
 from .launch_arguments import LaunchArguments
 from .layouts import FORM as LAID_OUT
-from .layouts import IMPORTS as IMPORTS_OF_COPIES
 from .layouts import layout_text
 from .pointwise import import_of
-from .product_forms import ADDENDS, ELEMENTS, FORMS, HEADER, IMPORTS, QUADS
-from .prologues import IMPORTS as IMPORTS_OF_SUMS
-from .prologues import SUMS, WrittenPrologue, lines_in_loop, nodes_of, sums_text
+from .product_forms import ADDENDS, EPILOGUE, HEADER, KERNELS, QUADS, entry_text, import_text, unpacked_text
+from .prologues import WrittenPrologue, nodes_of, prologue_text
 from .source_files import module_of
 from .source_text import type_text
 from .tile_text import MARGIN, load_text, offset_by, reach, step_lines
@@ -63,7 +62,7 @@ class Layout(NamedTuple):
 
 OF_PRODUCTS = Layout("batch", "rows", "columns", False, "n", "m * n")
 OF_PLANES = Layout("images", "filters", "pixels", True, "yc", "yn")
-OF_PIXELS = Layout("", "pixels", "filters", False, "pitch", "")
+OF_PIXELS = Layout("", "positions", "filters", False, "pitch", "")
 
 
 class WrittenEpilogue:
@@ -151,6 +150,7 @@ class WrittenEpilogue:
         loaded: dict[Any, str] = {}
         names = self._names()
         if kernel.draws:
+            lines.append(QUADS)
             lines += start_lines(len(kernel.draws), function_name(imports, start_of_draws))
         for call in kernel.epilogue:
             own = dict(values)
@@ -212,47 +212,53 @@ class WrittenEpilogue:
     def text(self, form: str) -> str:
         """Return the source of a form of matmuls with this epilogue."""
         convolves, is_last = form in CONVOLUTIONS, self.kernel.is_channels_last
-        gluon = GLUON_FORMS.get(form)
+        is_gluon = form in GLUON_KERNELS
         imports: dict[Any, str] = {}
         layout = (OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS
-        lines = self._body(layout, imports, keeps_first=gluon is not None)
+        lines = self._body(layout, imports, keeps_first=is_gluon)
         if form.startswith(LAID_OUT):
             return self._text_of_copies(form)
-        own_sums, in_loop = "", ""
-        if self.prologues and form.startswith("tiled"):
-            own_sums = sums_text(self.kernel.name, self.prologues, imports)
-        elif self.prologues and form.startswith(("persistent", "stream_k")):
-            in_loop = lines_in_loop("persistent", self.prologues, imports)
-        beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
-        form_imports = (IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS).get(form.removesuffix(" sums"), ())
-        if own_sums:
-            form_imports = IMPORTS_OF_SUMS
-        functions = [import_of(function, name) for function, name in imports.items()]
         filled = {
             "name": self.kernel.name,
-            "pointers": ", ".join(self.pointers),
-            "others": "".join(f"{name}, " for name in self.pointers),
+            "unpacked": unpacked_text(list(self.pointers)),
             "what": f"{', '.join(names)}.",
             "product": product.target.name().replace("::", "."),
             "type": type_text(triton_type(product.val.dtype)),
             "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
-            "imports": "\n".join([*form_imports, *functions]),
             "body": "\n".join(f"    {line}" for line in lines),
-            "in_loop": in_loop,
-            "sums": f"{self.kernel.name}_sums" if own_sums else "tile_sums",
-            "prologue_pointers": "".join(f"{name}, " for name in beside),
-            "whole": ", WHOLE" if self.prologues else "",
-            "whole_parameter": ", WHOLE: tl.constexpr" if self.prologues else "",
-            **(QUADS if self.kernel.draws else dict.fromkeys(QUADS, "")),
         }
-        if gluon is not None:
-            return gluon_text(gluon, {**filled, "first": self.first[1]})
-        if convolves:
-            return HEADER.format(**filled) + (channels_last_text if is_last else planes_text)(form, filled)
-        end = SUMS[form] if form in SUMS else ELEMENTS + FORMS[form]
-        return HEADER.format(**filled) + own_sums + end.format(**filled)
+        if is_gluon:
+            functions = [import_of(function, name) for function, name in imports.items()]
+            filled |= {"imports": "\n".join(functions), "first": self.first[1]}
+            return gluon_text(form, list(self.pointers), filled)
+        end = (EPILOGUE_OF_PIXELS if is_last else EPILOGUE_OF_PLANES) if convolves else EPILOGUE
+        return self._triton_text(form, end, filled, imports)
+
+    def _triton_text(self, form: str, end: str, filled: Mapping[str, str], imports: dict[Any, str]) -> str:
+        """Return the source of a form in Triton: its epilogue, from the template `end`, and its prologue.
+
+        A form of ``sums`` stores sums without the epilogue.
+        """
+        name, kernel = self.kernel.name, {**KERNELS, **CONVOLUTIONS}[form.removesuffix(" sums")]
+        is_sums = form.endswith(" sums")
+        pointers = list(self.pointers)
+        if is_sums:
+            pointers = [each for written in self.prologues for each in written.pointers]
+        texts, functions = [], {}
+        if self.prologues and "PROLOGUE" in kernel.arg_names:
+            texts.append(prologue_text(name, self.prologues, pointers, imports))
+            functions["PROLOGUE"] = f"{name}_prologue"
+        form_imports = [import_text(kernel)]
+        if not is_sums:
+            texts.append(end.format(**filled))
+            functions["EPILOGUE"] = f"{name}_epilogue"
+            if end is EPILOGUE:
+                form_imports.append(import_text(finish))
+        scalar_functions = [import_of(function, each) for function, each in imports.items()]
+        header = HEADER.format(what=filled["what"], imports="\n".join([*form_imports, *scalar_functions]))
+        return "".join([header, *texts, entry_text(kernel, name, pointers, functions)])
 
     def _text_of_copies(self, form: str) -> str:
         """Return the source of a form of a convolution's copies."""
@@ -261,11 +267,11 @@ class WrittenEpilogue:
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
         functions = [import_of(function, name) for function, name in imports.items()]
         description = f"{', '.join(names)}: operands."
-        return HEADER.format(what=description, imports="\n".join([*IMPORTS_OF_COPIES, *functions])) + text
+        return HEADER.format(what=description, imports="\n".join([import_text(lay_out), *functions])) + text
 
     def compiled(self, form: str) -> Any:
         """Return the kernel of a form. Raise CannotFuse if a step cannot be written in its language."""
-        if form in GLUON_FORMS:
+        if form in GLUON_KERNELS:
             if self.kernel.draws:
                 raise CannotFuse("draws make blocks of their own, which have no layout in Gluon")
             for call in self.kernel.epilogue:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...triton_kernels.launch import INT32_MAX
-from ...triton_kernels.products.matmul import tile_sums
 from ...triton_kernels.products.problem import CannotFuse, Matrices, Source
 from ..channel_norms import ChannelNormCall
 from ..element_places import Terms
@@ -15,85 +14,19 @@ from ..epilogues import result_spec
 from ..product_kernel import Prologue, result_of
 from ..prologues import most_repeats
 from .channel_norms import normalised_lines
+from .product_forms import unpacked_text
 from .tile_text import MARGIN, load_text, offset_by, reach, step_lines
 
-IMPORTS = (
-    "from triten.triton_kernels.products.epilogue import finish",
-    "from triten.triton_kernels.products.product import multiply_add, tile_of",
-)
-"""Imports of a tiled matmul whose accumulation is a function of its own."""
-PLACES = {
-    "tiled": ["place = done + inner"],
-    "persistent": [
-        "rows, columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)",
-        "place = inner + tl.arange(0, BLOCK_K)",
-    ],
-}
-"""Indices of a tile along the K dimension and the other one, in the loop of a form."""
-MASKS = ["is_row, is_column, is_place = rows < m, columns < n, place < k"]
-BEHIND = {"tiled": ["if first is not None:", "    place += first"], "persistent": []}
-"""Start of a split of the K dimension, if the split has its own start and `k` is its length."""
-INDENT = {"tiled": " " * 8, "persistent": " " * 12}
-"""Indentation of the loop over the K dimension."""
-NEXT = "        total = multiply_add("
-"""The place in the loop of `tile_sums` after the loads of both tiles."""
-
-
-TILED_SUMS = """
+PROLOGUE = """
 
 @triton.jit
-def {name}(
-    a, b, addend, out,
-    {prologue_pointers}m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
-    ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, WHOLE: tl.constexpr,
+def {name}_prologue(
+    x, y, operands, batch, rows, columns, depths, is_row, is_column, is_depth, WHOLE: tl.constexpr
 ):
-    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
-    tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
-    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    first = tl.program_id(1).to(tl.int64) * part
-    k = tl.minimum(k - tl.program_id(1) * part, part)
-    out += tl.program_id(1).to(tl.int64) * apart
-    total = {name}_sums(
-        a, b, {prologue_pointers}batch, rows, columns, first, m, n, k, az, am, ak, bz, bk, bn,
-        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K, WHOLE,
-    )
-    mask = (rows < m)[:, None] & (columns < n)[None, :]
-    tl.store(out + batch * oz + rows[:, None] * om + columns[None, :] * on, total, mask=mask)
+    {unpacked} = operands
+{body}
+    return x, y
 """
-PERSISTENT_SUMS = """
-
-@triton.jit
-def {name}(
-    a, b, addend, out,
-    {prologue_pointers}scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn,
-    alpha, beta,
-    ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
-    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
-    ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr, WHOLE: tl.constexpr,
-):
-    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    each = tiles_m * tiles_n
-    for tile in tl.range(tl.program_id(0), each * batches * parts, tl.num_programs(0), flatten=True):
-        sums = tile // each
-        batch = sums % batches
-        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
-        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
-        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for step in range(steps):
-            inner = (sums // batches * steps + step) * BLOCK_K
-            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
-            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
-{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
-        to = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
-        mask = (to[0] < m)[:, None] & (to[1] < n)[None, :]
-        tl.store(out + sums.to(tl.int64) * oz + to[0][:, None] * om + to[1][None, :] * on, total, mask=mask)
-"""
-SUMS = {"tiled sums": TILED_SUMS, "persistent sums": PERSISTENT_SUMS}
-"""Split-K matmuls: the sums of all splits, one after another."""
 
 
 class TilePlace(NamedTuple):
@@ -113,8 +46,8 @@ class TilePlace(NamedTuple):
 
 
 IN_LOOP = {
-    True: TilePlace("x", "batch", ("rows", "place"), ("is_row", "is_place")),
-    False: TilePlace("y", "batch", ("place", "columns"), ("is_place", "is_column")),
+    True: TilePlace("x", "batch", ("rows", "depths"), ("is_row", "is_depth")),
+    False: TilePlace("y", "batch", ("depths", "columns"), ("is_depth", "is_column")),
 }
 """Places of the left and of the right operand in the loop of a matmul."""
 
@@ -201,7 +134,7 @@ class WrittenPrologue:
         """Return the lines in the loop over the K dimension, beyond which the operand is zero."""
         position = IN_LOOP[self.is_left]
         lines, made = self.lines(imports, position)
-        inner = "is_place[None, :]" if self.is_left else "is_place[:, None]"
+        inner = "is_depth[None, :]" if self.is_left else "is_depth[:, None]"
         lines += [
             f"{position.tile} = {made}",
             "if not WHOLE:",
@@ -218,27 +151,20 @@ def _stride(terms: Terms, size: int) -> int:
     return terms[0][2]
 
 
-def lines_in_loop(form: str, prologues: Sequence[WrittenPrologue], imports: dict[Any, str]) -> str:
-    """Return the lines of prologues in the loop of a form."""
-    lines = [*PLACES[form], *MASKS, *BEHIND[form]]
-    for each in prologues:
-        lines += each.lines_in_loop(imports)
-    return "".join(f"{INDENT[form]}{line}\n" for line in lines)
+def prologue_text(
+    name: str, prologues: Sequence[WrittenPrologue], pointers: Sequence[str], imports: dict[Any, str]
+) -> str:
+    """Return the function that computes operands from the tiles of their sources: ``{name}_prologue``.
 
-
-def sums_text(name: str, prologues: Sequence[WrittenPrologue], imports: dict[Any, str]) -> str:
-    """Return the function of a tile's sums, `tile_sums` with prologues: ``{name}_sums``."""
-    pointers = "".join(f"    {each},\n" for written in prologues for each in written.pointers)
-    source: str = tile_sums.source
-    text = source.replace(
-        "def tile_sums(\n    a,\n    b,\n", f"def {name}_sums(\n    a,\n    b,\n{pointers}", 1
-    )
-    text = text.replace(
-        "    BLOCK_K: tl.constexpr,\n", "    BLOCK_K: tl.constexpr,\n    WHOLE: tl.constexpr,\n", 1
-    )
-    head, separator, tail = text.partition(NEXT)
-    assert separator and f"def {name}_sums(" in head
-    return "\n\n" + head + lines_in_loop("tiled", prologues, imports) + separator + tail
+    Args:
+        name: Name of the kernel.
+        prologues: The prologues.
+        pointers: Names of all pointers of the kernel.
+        imports: Functions by their names in the source; others are added.
+    """
+    lines = [line for each in prologues for line in each.lines_in_loop(imports)]
+    body = "\n".join(f"    {line}" for line in lines)
+    return PROLOGUE.format(name=name, unpacked=unpacked_text(pointers), body=body)
 
 
 def nodes_of(prologues: Sequence[WrittenPrologue]) -> list[Node]:

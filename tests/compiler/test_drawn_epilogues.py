@@ -89,7 +89,8 @@ def test_parts_are_added_with_draws(dtype: Any) -> None:
     assert launches(lambda: compiled(*made)) == (2 if is_split else 1)
     (kernel,) = tt.compiler.explain(function, *made).schedules[0].kernels
     text = write_product_kernel(kernel)
-    assert all(each in text for each in ("convert(y, tl.float", "part_sums(", "aten.native_dropout("))
+    kernel_name = "add_parts(" if is_split else "matmul_stream_k("
+    assert all(each in text for each in ("convert(y, tl.float", kernel_name, "aten.native_dropout("))
 
 
 def test_tiles_by_descriptors_and_by_pointers() -> None:

@@ -117,7 +117,8 @@ def test_parts_are_made_of_computed_operands(dtype: Any) -> None:
     compiled = agree(f, lambda: (x, w, s, r, b), calls=1)
     assert launches(lambda: compiled(x, w, s, r, b)) == (2 if dtype is tt.float32 else 1)
     kernel = tt.compiler.explain(f, x, w, s, r, b).schedules[0].kernels[-1]
-    assert all(each in write_product_kernel(kernel) for each in ("convert(y, tl.int8)", "part_sums("))
+    kernel_name = "add_parts(" if dtype is tt.float32 else "matmul_stream_k("
+    assert all(each in write_product_kernel(kernel) for each in ("convert(y, tl.int8)", kernel_name))
 
 
 def test_tiles_by_descriptors_and_by_pointers() -> None:
@@ -213,7 +214,7 @@ def test_the_source_names_operators_and_is_that_of_all_sizes() -> None:
         (kernel,) = tt.compiler.explain(lambda x, w, s: (x * s) @ w, x, w, s).schedules[0].kernels
         texts.add(write_product_kernel(kernel))
     (text,) = texts
-    assert "# aten.mul.Tensor(x, p0_tile)" in text and "def mul_mm_sums(" in text
+    assert "# aten.mul.Tensor(x, p0_tile)" in text and "def mul_mm_prologue(" in text
 
 
 PROGRAM = """

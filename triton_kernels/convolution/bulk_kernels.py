@@ -16,24 +16,38 @@ from ..products.product import tile_of
 
 
 @triton.jit
+def places_of(image, line, pixel, BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr):
+    """Return the images, lines and pixels of a tile's rows."""
+    rows = tl.arange(0, BLOCK_I * BLOCK_H * BLOCK_W)
+    return image + rows // (BLOCK_H * BLOCK_W), line + rows // BLOCK_W % BLOCK_H, pixel + rows % BLOCK_W
+
+
+@triton.jit
 def store_pixels(total, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
                  BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, COLUMNS: tl.constexpr,
-                 PLANES: tl.constexpr, Y_UNIT: tl.constexpr):  # fmt: skip
-    """Add the bias to the sums of a tile's pixels and store them. Return the stored values.
+                 PLANES: tl.constexpr, Y_UNIT: tl.constexpr, operands, EPILOGUE: tl.constexpr):  # fmt: skip
+    """Add the bias to the sums of a tile's pixels and store them.
 
     If PLANES, `out` points to an output whose pixels are contiguous and whose planes are `yc` apart.
     """
     if bias is not None:
         at = column + tl.arange(0, COLUMNS)
         total += tl.load(bias + at * bs, mask=at < columns, other=0).to(tl.float32)[None, :]
-    if PLANES:
+    if EPILOGUE is not None:
+        c = column + tl.arange(0, COLUMNS)
+        i, h, w = places_of(image, line, pixel, BLOCK_I, BLOCK_H, BLOCK_W)
+        inside = (i < images) & (h < lines) & (w < pixels)
+        if PLANES:
+            at = h * (yh * Y_UNIT) + w
+            EPILOGUE(
+                total, operands, out, i, c, at, None, inside, c < columns, yn * Y_UNIT, yc * Y_UNIT, None
+            )
+        else:
+            at, pitch = (i * lines + h) * pixels + w, yc * Y_UNIT
+            EPILOGUE(total, operands, out, None, c, None, at, inside, c < pitch, None, None, pitch)
+    elif PLANES:
         made = tl.trans(convert(total, out.dtype.element_ty))
-        rows = tl.arange(0, BLOCK_I * BLOCK_H * BLOCK_W)
-        i, h, w = (
-            image + rows // (BLOCK_H * BLOCK_W),
-            line + rows // BLOCK_W % BLOCK_H,
-            pixel + rows % BLOCK_W,
-        )
+        i, h, w = places_of(image, line, pixel, BLOCK_I, BLOCK_H, BLOCK_W)
         c = column + tl.arange(0, COLUMNS)
         inside = (i < images) & (h < lines) & (w < pixels)
         target = i.to(tl.int64) * (yn * Y_UNIT) + h * (yh * Y_UNIT) + w
@@ -45,7 +59,6 @@ def store_pixels(total, bias, out, image, line, pixel, column, columns, bs, imag
     else:
         made = convert(total, out.dtype).reshape(BLOCK_I, BLOCK_H, BLOCK_W, COLUMNS)
         out.store([image, line, pixel, column], made)
-    return made
 
 
 @triton.jit
@@ -81,6 +94,8 @@ def convolve_bulk(
     PLANES: tl.constexpr,
     Y_UNIT: tl.constexpr,
     WIDTH_UNIT: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
 ):
     """Compute a tile of a convolution whose operands arrive by tensor descriptors.
 
@@ -109,12 +124,12 @@ def convolve_bulk(
             half: tl.constexpr = BLOCK_N // 2
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
             store_pixels(left, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
-                         BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT)  # fmt: skip
+                         BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT, operands, EPILOGUE)  # fmt: skip
             store_pixels(right, bias, out, image, line, pixel, column + half, columns, bs, images, lines, pixels, yn,
-                         yc, yh, BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT)  # fmt: skip
+                         yc, yh, BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT, operands, EPILOGUE)  # fmt: skip
         else:
             store_pixels(total, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
-                         BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N, PLANES, Y_UNIT)  # fmt: skip
+                         BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N, PLANES, Y_UNIT, operands, EPILOGUE)  # fmt: skip
 
 
 # Shared memory holds the stages and a half of the output; 128 registers of sums for each lane of the first two.

@@ -98,6 +98,8 @@ def convolve(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
 ):
     """Compute a tile of a convolution. Sizes and strides are divided by their units, so that the compiler knows the
     vector widths.
@@ -229,14 +231,23 @@ def convolve(
         total += tl.load(bias + filters * bs, mask=is_filter, other=0).to(ACCUMULATOR)[None, :]
     if TRANSPOSED:
         plane, line, column = plane * SD + phase_d, line * SH + phase_h, column * SW + phase_w
-    # The epilogue of a compiled graph takes the place of what follows (`compiler/triton/convolutions.py`).
-    target = out + (image * yn + plane * yd + line * yh + column * yw)
-    made = convert(total, out.dtype.element_ty)
-    if PIXELS_INNER:
-        made = tl.trans(made)
-        tl.store(target[None, :] + (filters * yc)[:, None], made, mask=is_filter[:, None] & is_row[None, :])
+    if EPILOGUE is not None:
+        EPILOGUE(
+            total, operands, out, image, filters, (plane * oh + line) * ow + column,
+            ((image.to(INDEX) * od + plane) * oh + line) * ow + column, is_row, is_filter, yn, yc, yw,
+        )  # fmt: skip
     else:
-        tl.store(target[:, None] + (filters * yc)[None, :], made, mask=is_row[:, None] & is_filter[None, :])
+        target = out + (image * yn + plane * yd + line * yh + column * yw)
+        made = convert(total, out.dtype.element_ty)
+        if PIXELS_INNER:
+            made = tl.trans(made)
+            tl.store(
+                target[None, :] + (filters * yc)[:, None], made, mask=is_filter[:, None] & is_row[None, :]
+            )
+        else:
+            tl.store(
+                target[:, None] + (filters * yc)[None, :], made, mask=is_row[:, None] & is_filter[None, :]
+            )
 
 
 # Vectors of channels, with an address and a mask for each row of pixels. Sums of 64 registers for a lane, and as many

@@ -64,6 +64,8 @@ def convolve_depthwise(
     ACCUMULATOR: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_C: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
 ):
     """Units as in `convolve`. CHANNELS of the source and COLUMNS of the output are in a group, one of them is 1.
 
@@ -138,13 +140,28 @@ def convolve_depthwise(
                     total = tl.fma(a, b, total)
     if bias is not None:
         total += tl.load(bias + o * bs, mask=is_output, other=0).to(ACCUMULATOR)[None, :]
-    # The epilogue of a compiled graph takes the place of what follows (`compiler/triton/convolutions.py`).
-    target = out + image * yn + plane * yd + line * yh + column * yw
-    tl.store(
-        target[:, None] + (o * yc)[None, :],
-        convert(total, out.dtype.element_ty),
-        mask=is_row[:, None] & is_output[None, :],
-    )
+    if EPILOGUE is not None:
+        EPILOGUE(
+            total,
+            operands,
+            out,
+            image,
+            o,
+            (plane * oh + line) * ow + column,
+            rows,
+            is_row,
+            is_output,
+            yn,
+            yc,
+            outputs,
+        )
+    else:
+        target = out + image * yn + plane * yd + line * yh + column * yw
+        tl.store(
+            target[:, None] + (o * yc)[None, :],
+            convert(total, out.dtype.element_ty),
+            mask=is_row[:, None] & is_output[None, :],
+        )
 
 
 @triton.jit

@@ -31,7 +31,7 @@ from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
 from ..elementwise.factories import zero
-from ..launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ..launch import INT32_MAX, Launch, cdiv, defaults_of, interpreted, next_power_of_2
 from ..products.problem import CannotFuse, FusedEpilogue, Matrices
 from .layout_kernels import TILES, lay_out
 from .volume import BYTES, channels_last, unit_of
@@ -265,7 +265,8 @@ def prepared_launch(
     ordered = [name for name in lay_out.arg_names if name in signature]
     for i, (values, _) in enumerate(every):
         numbers.append(tuple(values[n[:-1]] for n in ordered if n[-1] == str(i) and n[:-1] in values))
-    constants |= {name: None for name in lay_out.arg_names if name not in signature | constants}
+    known = signature | constants | defaults_of(lay_out)
+    constants |= {name: None for name in lay_out.arg_names if name not in known}
     launch = Launch(
         operands[0].spec.device,
         kernel,

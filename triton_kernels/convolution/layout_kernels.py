@@ -28,6 +28,8 @@ def lay_tile(
     BLOCK_P: tl.constexpr,
     BLOCK_C: tl.constexpr,
     INDEX: tl.constexpr,
+    operands,
+    PROLOGUE: tl.constexpr,
 ):
     """Copy one tile of an operand. Sizes and strides are divided by their units; `pitch` channels are written.
 
@@ -53,6 +55,8 @@ def lay_tile(
     else:
         at = (c * xc)[:, None] + (p * xp)[None, :]
         made = tl.trans(tl.load(x + at, mask=is_there[:, None] & is_pixel[None, :], other=0))
+    if PROLOGUE is not None:
+        made = PROLOGUE(made, operands, row, p, c, is_pixel, is_there)
     tl.store(y + ((p * pitch)[:, None] + c[None, :]), made, mask=is_pixel[:, None] & (c < pitch)[None, :])
 
 
@@ -67,20 +71,24 @@ def lay_out(
     C_INNER1: tl.constexpr, BLOCK_P1: tl.constexpr, BLOCK_C1: tl.constexpr, INDEX1: tl.constexpr,
     C_UNIT2: tl.constexpr, P_UNIT2: tl.constexpr, PITCH_UNIT2: tl.constexpr, X_UNIT2: tl.constexpr,
     C_INNER2: tl.constexpr, BLOCK_P2: tl.constexpr, BLOCK_C2: tl.constexpr, INDEX2: tl.constexpr,
+    operands=None, PROLOGUE0: tl.constexpr = None, PROLOGUE1: tl.constexpr = None, PROLOGUE2: tl.constexpr = None,
 ):  # fmt: skip
     """Up to three operands, the programs of one after those of the other; those that are not there are None."""
     tile = tl.program_id(0)
     if tile < tiles0:
         lay_tile(x0, y0, tile, rows0, channels0, pixels0, pitch0, xn0, xc0, xp0,
-                 C_UNIT0, P_UNIT0, PITCH_UNIT0, X_UNIT0, C_INNER0, BLOCK_P0, BLOCK_C0, INDEX0)  # fmt: skip
+                 C_UNIT0, P_UNIT0, PITCH_UNIT0, X_UNIT0, C_INNER0, BLOCK_P0, BLOCK_C0, INDEX0,
+                 operands, PROLOGUE0)  # fmt: skip
     elif x1 is not None:
         tile -= tiles0
         if tile < tiles1:
             lay_tile(x1, y1, tile, rows1, channels1, pixels1, pitch1, xn1, xc1, xp1,
-                     C_UNIT1, P_UNIT1, PITCH_UNIT1, X_UNIT1, C_INNER1, BLOCK_P1, BLOCK_C1, INDEX1)  # fmt: skip
+                     C_UNIT1, P_UNIT1, PITCH_UNIT1, X_UNIT1, C_INNER1, BLOCK_P1, BLOCK_C1, INDEX1,
+                     operands, PROLOGUE1)  # fmt: skip
         elif x2 is not None:
             lay_tile(x2, y2, tile - tiles1, rows2, channels2, pixels2, pitch2, xn2, xc2, xp2,
-                     C_UNIT2, P_UNIT2, PITCH_UNIT2, X_UNIT2, C_INNER2, BLOCK_P2, BLOCK_C2, INDEX2)  # fmt: skip
+                     C_UNIT2, P_UNIT2, PITCH_UNIT2, X_UNIT2, C_INNER2, BLOCK_P2, BLOCK_C2, INDEX2,
+                     operands, PROLOGUE2)  # fmt: skip
 
 
 TILES = {2: 4096, 4: 2048, 8: 1024}

@@ -74,6 +74,8 @@ def convolve_bulk_strided(
     PLANES: tl.constexpr,
     Y_UNIT: tl.constexpr,
     WIDTH_UNIT: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
 ):
     """Compute `convolve_bulk` with strides SH and SW; `pitch` is the source's stride from pixel to pixel."""
     pixels = pixels * WIDTH_UNIT
@@ -97,12 +99,12 @@ def convolve_bulk_strided(
             half: tl.constexpr = BLOCK_N // 2
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
             store_pixels(left, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
-                         BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT)  # fmt: skip
+                         BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT, operands, EPILOGUE)  # fmt: skip
             store_pixels(right, bias, out, image, line, pixel, column + half, columns, bs, images, lines, pixels, yn,
-                         yc, yh, BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT)  # fmt: skip
+                         yc, yh, BLOCK_I, BLOCK_H, BLOCK_W, half, PLANES, Y_UNIT, operands, EPILOGUE)  # fmt: skip
         else:
             store_pixels(total, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
-                         BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N, PLANES, Y_UNIT)  # fmt: skip
+                         BLOCK_I, BLOCK_H, BLOCK_W, BLOCK_N, PLANES, Y_UNIT, operands, EPILOGUE)  # fmt: skip
 
 
 @triton.jit

@@ -337,14 +337,12 @@ def plan_launch(
     addend = problem.epilogue.addend
     fused = problem.epilogue.fused
     kernel = matmul_persistent if fused is None else fused.kernel("persistent")
-    strides: dict[str, int] = dict.fromkeys(("oz", "om", "on", "sz", "sn"), 0)
+    strides: dict[str, int] = dict.fromkeys(("oz", "om", "on", "sz", "sm", "sn"), 0)
     if out is None:
         strides |= dict(zip(("oz", "om", "on"), problem.out.strides, strict=True))
     if addend is not None and beside is None:
-        strides |= {"sz": addend.strides[0], "sn": addend.strides[2]}
-    if fused is not None:
-        strides["sm"] = 0 if addend is None else addend.strides[1]
-    reach = (problem.m + block_m) * max(strides["om"], strides.get("sm", 0))
+        strides |= dict(zip(("sz", "sm", "sn"), addend.strides, strict=True))
+    reach = (problem.m + block_m) * max(strides["om"], strides["sm"])
     reach += (problem.n + block_n) * max(strides["on"], strides["sn"])
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
     every = {

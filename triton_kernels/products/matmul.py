@@ -44,6 +44,9 @@ def tile_sums(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    operands=None,
+    PROLOGUE: tl.constexpr = None,
+    WHOLE: tl.constexpr = None,
 ):
     """Return the sums of a tile over k elements of the K dimension from `first` on; None means from its start."""
     inner = tl.arange(0, BLOCK_K)
@@ -59,6 +62,14 @@ def tile_sums(
         left = k - done
         x = tl.load(a_tile, mask=(rows < m)[:, None] & (inner < left)[None, :], other=nothing)
         y = tl.load(b_tile, mask=(inner < left)[:, None] & (columns < n)[None, :], other=nothing)
+        if PROLOGUE is not None:
+            depths = done + inner
+            is_depth = depths < k
+            if first is not None:
+                depths += first
+            x, y = PROLOGUE(
+                x, y, operands, batch, rows, columns, depths, rows < m, columns < n, is_depth, WHOLE
+            )
         total = multiply_add(total, x, y, DOT, PRECISION)
         a_tile += BLOCK_K * ak
         b_tile += BLOCK_K * bk
@@ -97,6 +108,10 @@ def matmul(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
+    PROLOGUE: tl.constexpr = None,
+    WHOLE: tl.constexpr = None,
 ):
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
@@ -110,20 +125,30 @@ def matmul(
         out += tl.program_id(1).to(tl.int64) * apart
     total = tile_sums(
         a, b, batch, rows, columns, first, m, n, k, az, am, ak, bz, bk, bn,
-        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
+        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K, operands, PROLOGUE, WHOLE,
     )  # fmt: skip
-    mask = (rows < m)[:, None] & (columns < n)[None, :]
-    value = None
-    if addend is not None:
-        value = tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)
-        value = value.to(total.dtype)
-    if DOT:
-        total = finish(total, value, alpha, beta, ACTIVATION)
+    if EPILOGUE is not None:
+        EPILOGUE(
+            total, operands, addend, out, batch, tile_m * BLOCK_M, tile_n * BLOCK_N, m, n, sz, sm, sn, alpha, beta,
+            ACTIVATION,
+        )  # fmt: skip
     else:
-        # Integers wrap first: a sum beyond the output's type may be of the other sign in it.
-        total = activated(convert(finish(total, value, alpha, beta, None), out.dtype.element_ty), ACTIVATION)
-    out_ptrs = out + batch * oz + rows[:, None] * om + columns[None, :] * on
-    tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
+        mask = (rows < m)[:, None] & (columns < n)[None, :]
+        value = None
+        if addend is not None:
+            value = tl.load(
+                addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0
+            )
+            value = value.to(total.dtype)
+        if DOT:
+            total = finish(total, value, alpha, beta, ACTIVATION)
+        else:
+            # Integers wrap first: a sum beyond the output's type may be of the other sign in it.
+            total = activated(
+                convert(finish(total, value, alpha, beta, None), out.dtype.element_ty), ACTIVATION
+            )
+        out_ptrs = out + batch * oz + rows[:, None] * om + columns[None, :] * on
+        tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
 
 
 HALF = (

@@ -54,6 +54,7 @@ def store_tile(
     om,
     on,
     sz,
+    sm,
     sn,
     alpha,
     beta,
@@ -65,31 +66,48 @@ def store_tile(
     BULK_STORE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    operands,
+    EPILOGUE: tl.constexpr,
 ):
-    """Apply the epilogue to a tile of sums and store it, by a descriptor or by masked pointers.
-
-    Return the stored values before rounding.
-    """
-    columns = column + tl.arange(0, COLUMNS)
-    total = scaled(total, scale_a, scale_b, row + tl.arange(0, ROWS), columns, m, n, ROW_WISE)
-    value = None
-    if ADDEND == "row":
-        line = tl.load(addend + batch.to(tl.int64) * sz + columns * sn, mask=columns < n, other=0)
-        value = line.to(total.dtype)[None, :]
-    elif ADDEND == "tile":
-        value = addend.load([batch if ADDEND_BATCHED else 0, row, column]).reshape(ROWS, COLUMNS)
-        value = value.to(total.dtype)
-    total = finish(total, value, alpha, beta, ACTIVATION)
-    if SATURATES:
-        total = saturated(total, scale_out, out.dtype if BULK_STORE else out.dtype.element_ty)
-    if BULK_STORE:
-        out.store([batch, row, column], convert(total, out.dtype).reshape(1, ROWS, COLUMNS))
+    """Apply the epilogue to a tile of sums and store it, by a descriptor or by masked pointers."""
+    if EPILOGUE is not None:
+        EPILOGUE(
+            total,
+            operands,
+            addend,
+            out,
+            batch.to(tl.int64),
+            row,
+            column,
+            m,
+            n,
+            sz,
+            sm,
+            sn,
+            alpha,
+            beta,
+            ACTIVATION,
+        )
     else:
-        rows = row + tl.arange(0, ROWS)
-        mask = (rows < m)[:, None] & (columns < n)[None, :]
-        out_ptrs = out + batch.to(tl.int64) * oz + rows[:, None] * om + columns[None, :] * on
-        tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
-    return total
+        columns = column + tl.arange(0, COLUMNS)
+        total = scaled(total, scale_a, scale_b, row + tl.arange(0, ROWS), columns, m, n, ROW_WISE)
+        value = None
+        if ADDEND == "row":
+            line = tl.load(addend + batch.to(tl.int64) * sz + columns * sn, mask=columns < n, other=0)
+            value = line.to(total.dtype)[None, :]
+        elif ADDEND == "tile":
+            value = addend.load([batch if ADDEND_BATCHED else 0, row, column]).reshape(ROWS, COLUMNS)
+            value = value.to(total.dtype)
+        total = finish(total, value, alpha, beta, ACTIVATION)
+        if SATURATES:
+            total = saturated(total, scale_out, out.dtype if BULK_STORE else out.dtype.element_ty)
+        if BULK_STORE:
+            out.store([batch, row, column], convert(total, out.dtype).reshape(1, ROWS, COLUMNS))
+        else:
+            rows = row + tl.arange(0, ROWS)
+            mask = (rows < m)[:, None] & (columns < n)[None, :]
+            out_ptrs = out + batch.to(tl.int64) * oz + rows[:, None] * om + columns[None, :] * on
+            tl.store(out_ptrs, convert(total, out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -111,6 +129,7 @@ def matmul_persistent(
     om,
     on,
     sz,
+    sm,
     sn,
     alpha,
     beta,
@@ -130,6 +149,10 @@ def matmul_persistent(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     HALVES: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
+    PROLOGUE: tl.constexpr = None,
+    WHOLE: tl.constexpr = None,
 ):
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     each = tiles_m * tiles_n
@@ -149,25 +172,34 @@ def matmul_persistent(
             inner = (first + step) * BLOCK_K
             x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
             y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+            if PROLOGUE is not None:
+                rows, columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
+                depths = inner + tl.arange(0, BLOCK_K)
+                x, y = PROLOGUE(
+                    x, y, operands, batch, rows, columns, depths, rows < m, columns < n, depths < k, WHOLE
+                )
             total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
         if HALVES:
             half: tl.constexpr = BLOCK_N // 2
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
             store_tile(
                 left, addend, out, scale_a, scale_b, scale_out, place, row, column, m, n,
-                oz, om, on, sz, sn, alpha, beta,
+                oz, om, on, sz, sm, sn, alpha, beta,
                 ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, half,
+                operands, EPILOGUE,
             )  # fmt: skip
             store_tile(
                 right, addend, out, scale_a, scale_b, scale_out, place, row, column + half, m, n,
-                oz, om, on, sz, sn, alpha, beta,
+                oz, om, on, sz, sm, sn, alpha, beta,
                 ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, half,
+                operands, EPILOGUE,
             )  # fmt: skip
         else:
             store_tile(
                 total, addend, out, scale_a, scale_b, scale_out, place, row, column, m, n,
-                oz, om, on, sz, sn, alpha, beta,
+                oz, om, on, sz, sm, sn, alpha, beta,
                 ADDEND, ADDEND_BATCHED, ACTIVATION, ROW_WISE, SATURATES, BULK_STORE, BLOCK_M, BLOCK_N,
+                operands, EPILOGUE,
             )  # fmt: skip
 
 

@@ -99,19 +99,24 @@ def add_parts(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     OVERLAPS: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
 ):
     wait_for_earlier(OVERLAPS)
     across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
     # In one dimension of the grid: the others end at 65,535.
     batch = (tl.program_id(0) // (across * down)).to(tl.int64)
-    rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
+    row, column = tl.program_id(0) // across % down * BLOCK_M, tl.program_id(0) % across * BLOCK_N
+    rows, columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
     mask = (rows < m)[:, None] & (columns < n)[None, :]
     total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
-    store_sums(
-        total, addend, out, scale_a, scale_b, scale_out, batch, rows, columns, mask, m, n, oz, om, on, sz, sm, sn,
-        alpha, beta, ACTIVATION, ROW_WISE, SATURATES,
-    )  # fmt: skip
+    if EPILOGUE is not None:
+        EPILOGUE(total, operands, addend, out, batch, row, column, m, n, sz, sm, sn, alpha, beta, ACTIVATION)
+    else:
+        store_sums(
+            total, addend, out, scale_a, scale_b, scale_out, batch, rows, columns, mask, m, n, oz, om, on, sz, sm, sn,
+            alpha, beta, ACTIVATION, ROW_WISE, SATURATES,
+        )  # fmt: skip
 
 
 declare(
@@ -150,8 +155,6 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
     )
     apart = batch * m * n
     kind = integer_type(2 * max(reach, apart))
-    if fused is not None:
-        strides = {name: stride for name, stride in strides.items() if name in kernel.arg_names}
     signature, constants, values, divisible = stride_arguments({"apart": apart, **strides}, kind)
     passed, fixed = epilogue.signature()
     scales, kinds = epilogue.scale_arguments(problem.saturates)
@@ -169,7 +172,6 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
         every["addend"] = f"*{addend.dtype.triton_name}"
     if fused is not None:
         every |= dict(fused.pointers)
-        kinds = {}
     launch = Launch(
         problem.device,
         kernel,

@@ -207,8 +207,6 @@ def plan(problem: Problem, division: Division, left: Description, right: Descrip
     strides |= dict(zip(("sz", "sm", "sn"), (0, 0, 0) if addend is None else addend.strides, strict=True))
     reach = (problem.m + block_m) * max(strides["om"], strides["sm"])
     reach += (problem.n + block_n) * max(strides["on"], strides["sn"])
-    if fused is not None:
-        strides = {name: stride for name, stride in strides.items() if name in kernel.arg_names}
     signature, constants, values, divisible = stride_arguments(strides, integer_type(2 * reach))
     sizes = {
         "m": problem.m,
@@ -239,7 +237,7 @@ def plan(problem: Problem, division: Division, left: Description, right: Descrip
     if specialized:
         kinds = {"STAGES": tile.stages}
     else:
-        kinds = {"PRECISION": problem.precision, "IMPRECISE": imprecise, **({} if fused else kinds)}
+        kinds = {"PRECISION": problem.precision, "IMPRECISE": imprecise, **kinds}
     if fused is not None and fused.has_prologue:
         constants["WHOLE"] = problem.k % block_k == 0
     launch = Launch(

@@ -78,6 +78,10 @@ def matmul_stream_k(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    operands=None,
+    EPILOGUE: tl.constexpr = None,
+    PROLOGUE: tl.constexpr = None,
+    WHOLE: tl.constexpr = None,
 ):
     tiles_m, tiles_n, steps = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), tl.cdiv(k, BLOCK_K)
     each = tiles_m * tiles_n
@@ -93,6 +97,12 @@ def matmul_stream_k(
             inner = step * BLOCK_K
             x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
             y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+            if PROLOGUE is not None:
+                rows, columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
+                depths = inner + tl.arange(0, BLOCK_K)
+                x, y = PROLOGUE(
+                    x, y, operands, batch, rows, columns, depths, rows < m, columns < n, depths < k, WHOLE
+                )
             total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
         rows, columns = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
         mask = (rows < m)[:, None] & (columns < n)[None, :]
@@ -101,10 +111,16 @@ def matmul_stream_k(
         if not is_whole:
             is_whole, total = joined_sums(total, parts, counters + tile, first, last, mask, BLOCK_M, BLOCK_N)
         if is_whole:
-            store_sums(
-                total, addend, out, scale_a, scale_b, scale_out, batch.to(tl.int64), rows, columns, mask, m, n,
-                oz, om, on, sz, sm, sn, alpha, beta, ACTIVATION, ROW_WISE, SATURATES,
-            )  # fmt: skip
+            if EPILOGUE is not None:
+                EPILOGUE(
+                    total, operands, addend, out, batch.to(tl.int64), row, column, m, n, sz, sm, sn, alpha, beta,
+                    ACTIVATION,
+                )  # fmt: skip
+            else:
+                store_sums(
+                    total, addend, out, scale_a, scale_b, scale_out, batch.to(tl.int64), rows, columns, mask, m, n,
+                    oz, om, on, sz, sm, sn, alpha, beta, ACTIVATION, ROW_WISE, SATURATES,
+                )  # fmt: skip
 
 
 FEW_ROWS = (

@@ -46,7 +46,7 @@ def finished(
     COLUMNS: gl.constexpr,
     PART: gl.constexpr,
 ):
-    """Apply the epilogue to some columns of a tile's sums."""
+    """Apply the epilogue to some columns of a tile's sums, and convert them to a type, unless it is None."""
     rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, PART))
     columns = column + gl.arange(0, COLUMNS, gl.SliceLayout(0, PART))
     total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
@@ -65,7 +65,9 @@ def finished(
         total = total * 0.5 * (1.0 + libdevice.erf(total * 0.7071067811865476))
     if SATURATES:
         total = saturated(total, scale_out, TYPE)
-    return total.to(TYPE)
+    if TYPE is not None:
+        total = total.to(TYPE)
+    return total
 
 
 @gluon.jit
@@ -94,6 +96,8 @@ def store(
     BLOCK_N: gl.constexpr,
     ROWS: gl.constexpr,
     COLUMNS: gl.constexpr,
+    operands,
+    EPILOGUE: gl.constexpr,
 ):
     """Move every tile of the program from tensor memory through its epilogue to global memory."""
     PART: gl.constexpr = sums.index(0).slice(0, COLUMNS).get_reg_layout()
@@ -115,8 +119,11 @@ def store(
                 column = tile_n * BLOCK_N + part * COLUMNS
                 value = finished(
                     total, addend, scale_a, scale_b, scale_out, batch, row, column, m, n, sz, sn, alpha, beta,
-                    ADDEND, ACTIVATION, ROW_WISE, SATURATES, out.dtype, ROWS, COLUMNS, PART,
+                    ADDEND, ACTIVATION, ROW_WISE, SATURATES, out.dtype if EPILOGUE is None else None,
+                    ROWS, COLUMNS, PART,
                 )  # fmt: skip
+                if EPILOGUE is not None:
+                    value = EPILOGUE(value, operands, batch, row, column, m, n, ROWS, COLUMNS, PART)
                 # The store before last has read its buffer.
                 buffer = out_all.index(part % 2)
                 blackwell.tma.store_wait(1)
@@ -257,6 +264,8 @@ def matmul_tensor_memory(
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
+    operands=None,
+    EPILOGUE: gl.constexpr = None,
 ):
     """Operands and output are described as (batch, lines, elements).
 
@@ -290,7 +299,7 @@ def matmul_tensor_memory(
         [
             (store, (
                 addend, out, scale_a, scale_b, scale_out, out_all, sums, summed, taken, m, n, tiles, sz, sn, alpha,
-                beta, ADDEND, ACTIVATION, ROW_WISE, SATURATES, BLOCK_M, BLOCK_N, ROWS, COLUMNS,
+                beta, ADDEND, ACTIVATION, ROW_WISE, SATURATES, BLOCK_M, BLOCK_N, ROWS, COLUMNS, operands, EPILOGUE,
             )),
             (multiply, (
                 a_all, b_all, sums, ready, free, summed, taken, count, tiles, A_TRANSPOSED, B_TRANSPOSED, BLOCK_M,

@@ -101,11 +101,15 @@ def store_part(
     ACTIVATION: gl.constexpr,
     ROWS: gl.constexpr,
     COLUMNS: gl.constexpr,
+    operands,
+    EPILOGUE: gl.constexpr,
 ):
     """Apply the epilogue to a part of a warp group's sums and store it."""
     PART: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
     columns = column + gl.arange(0, COLUMNS, gl.SliceLayout(0, PART))
     total = finished(total, addend, batch, columns, n, sz, sn, alpha, beta, ADDEND, ACTIVATION)
+    if EPILOGUE is not None:
+        total = EPILOGUE(total, operands, batch, row, column, m, n, ROWS, COLUMNS, PART)
     store_through(total, buffer, out, batch, row, column, ROWS, COLUMNS)
 
 
@@ -136,6 +140,8 @@ def compute(
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
+    operands,
+    EPILOGUE: gl.constexpr,
 ):
     """Compute a warp group's rows of every tile of the program."""
     ROWS: gl.constexpr = BLOCK_M // 2
@@ -200,6 +206,8 @@ def compute(
                 ACTIVATION,
                 ROWS,
                 PART,
+                operands,
+                EPILOGUE,
             )
     hopper.tma.store_wait(0)
 
@@ -282,6 +290,8 @@ def matmul_warp_specialized(
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
+    operands=None,
+    EPILOGUE: gl.constexpr = None,
 ):
     """Operands and output are described as (batch, lines, elements); blocks of `a` have half of `BLOCK_M` rows.
 
@@ -305,11 +315,11 @@ def matmul_warp_specialized(
         [
             (compute, (
                 addend, out, a_all, b_all, out_all, ready, free, begun, m, n, count, tiles, sz, sn, alpha, beta, 0,
-                ADDEND, ACTIVATION, A_TRANSPOSED, B_TRANSPOSED, BLOCK_M, BLOCK_N, BLOCK_K, STAGES,
+                ADDEND, ACTIVATION, A_TRANSPOSED, B_TRANSPOSED, BLOCK_M, BLOCK_N, BLOCK_K, STAGES, operands, EPILOGUE,
             )),
             (compute, (
                 addend, out, a_all, b_all, out_all, ready, free, begun, m, n, count, tiles, sz, sn, alpha, beta, 1,
-                ADDEND, ACTIVATION, A_TRANSPOSED, B_TRANSPOSED, BLOCK_M, BLOCK_N, BLOCK_K, STAGES,
+                ADDEND, ACTIVATION, A_TRANSPOSED, B_TRANSPOSED, BLOCK_M, BLOCK_N, BLOCK_K, STAGES, operands, EPILOGUE,
             )),
             (copy, (
                 a, b, a_all, b_all, ready, free, m, n, count, tiles, A_BATCHED, B_BATCHED, A_TRANSPOSED, B_TRANSPOSED,
