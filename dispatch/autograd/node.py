@@ -353,10 +353,10 @@ def hold_leaf(leaf: TensorImpl) -> None:
     Without a graph, nothing else has the node: it is freed here, and the leaf after its finalizer.
     """
     meta = getattr(leaf, "_autograd", None)  # absent if the leaf's construction failed
-    edge = None if meta is None else meta.edge
-    if edge is not None and edge[0].__class__ is AccumulateGrad:
-        meta.edge, meta.held_by = None, weakref.ref(edge[0])
-        edge[0].leaf = lambda: leaf
+    if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
+        node: AccumulateGrad = meta.edge[0]
+        meta.edge, meta.held_by = None, weakref.ref(node)
+        node.leaf = lambda: leaf
 
 
 def expect_metadata(leaf: TensorImpl) -> None:
