@@ -271,14 +271,26 @@ class AutogradMeta:
     - `tangents` is set for tensors of forward mode.
     - `follows` is set for a view that requires grad because its base, a leaf, does.
     - `detached_at` is set by `detach_` for a tensor with history: the sequence number of that moment.
+    - `held_by` is set for a leaf without `edge` that only a graph holds: a weak reference to its `AccumulateGrad`.
     """
 
-    __slots__ = ("detached_at", "edge", "follows", "grad", "made_by", "retains_grad", "tangents", "version")
+    __slots__ = (
+        "detached_at",
+        "edge",
+        "follows",
+        "grad",
+        "held_by",
+        "made_by",
+        "retains_grad",
+        "tangents",
+        "version",
+    )
 
     detached_at: int
     edge: Edge | None
     follows: bool
     grad: Tensor | None
+    held_by: weakref.ref[AccumulateGrad]
     made_by: str
     retains_grad: bool
     tangents: Mapping[int, Any]
@@ -294,12 +306,15 @@ def leaf_meta() -> AutogradMeta:
 
 
 class AccumulateGrad(Node):
-    """Node at a leaf that adds the gradient to ``leaf.grad``. It holds the leaf weakly; the leaf holds it."""
+    """Node at a leaf that adds the gradient to ``leaf.grad``. It holds the leaf weakly; the leaf holds it.
+
+    A parameter that is about to be freed reverses this (`hold_leaf`): a graph that has the node keeps the parameter.
+    """
 
     __slots__ = ("leaf",)
 
     def __init__(self, leaf: TensorImpl) -> None:
-        self.leaf = weakref.ref(leaf)
+        self.leaf: Callable[[], TensorImpl | None] = weakref.ref(leaf)
         self.next_edges = ()
         self.sequence = 0
         self.specs = (leaf._spec,)
@@ -332,6 +347,18 @@ class NotImplementedBackward(Node):
         return "NotImplemented"
 
 
+def hold_leaf(leaf: TensorImpl) -> None:
+    """Let the node of a leaf hold the leaf, which its finalizer calls: the leaf lives on while a graph has the node.
+
+    Without a graph, nothing else has the node: it is freed here, and the leaf after its finalizer.
+    """
+    meta = getattr(leaf, "_autograd", None)  # absent if the leaf's construction failed
+    if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
+        node: AccumulateGrad = meta.edge[0]
+        meta.edge, meta.held_by = None, weakref.ref(node)
+        node.leaf = lambda: leaf
+
+
 def expect_metadata(leaf: TensorImpl) -> None:
     """Let the node of a leaf expect gradients of the leaf's changed sizes, dtype and device."""
     meta = leaf._autograd
@@ -355,6 +382,9 @@ def edge_of(tensor: Any) -> Edge | None:
 
             if is_unrecorded(tensor):
                 return None
+        node = meta.held_by() if hasattr(meta, "held_by") else None
+        if node is not None:
+            return node, 0
         edge = meta.edge = (AccumulateGrad(tensor), 0)
     return edge
 

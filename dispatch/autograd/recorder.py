@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.instance_attributes import blank_like
+from ...runtime.sparse_data import blocksize_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.written_code import defined
 from ..core.inference import saves_refused
@@ -39,6 +40,7 @@ _GLOBALS = {
     "Tensor": Tensor,
     "blank_like": blank_like,
     "blank_tensor": blank_tensor,
+    "blocksize_of": blocksize_of,
     "check_inplace": check_inplace,
     "clone_before_write": clone_before_write,
     "edge_of": edge_of,
@@ -60,14 +62,16 @@ _GLOBALS = {
 class Recording(NamedTuple):
     """Contents of the nodes of an operator.
 
-    `saves` maps each argument that a formula needs whole to the inputs whose gradients need it. `specs` are arguments
-    whose specs alone are needed, `statics` those that are no tensors, `results` the results that are needed.
+    `saves` maps each argument that a formula needs whole to the inputs whose gradients need it. `specs` and
+    `blocksizes` are arguments whose specs or block sizes alone are needed, `statics` those that are no tensors,
+    `results` the results that are needed.
     """
 
     node: type[Node]
     inputs: Sequence[str]
     saves: Mapping[str, Sequence[str]]
     specs: Sequence[str]
+    blocksizes: Sequence[str]
     statics: Sequence[str]
     results: Sequence[str]
     refused: Sequence[str]
@@ -81,6 +85,7 @@ def recorded(
     inputs: str,
     saves: Mapping[str, str] | None = None,
     specs: str = "",
+    blocksizes: str = "",
     statics: str = "",
     results: str = "",
     refused: str = "",
@@ -94,6 +99,7 @@ def recorded(
         inputs: The arguments that have a gradient, in the schema's order; names here stand between spaces.
         saves: The arguments that formulas need whole, each with the inputs whose gradients need it.
         specs: Tensors of whose specs alone formulas make use.
+        blocksizes: Tensors of whose block sizes alone formulas make use.
         statics: Arguments that formulas need and that are no tensors.
         results: Results that formulas need.
         refused: Tensors without a derivative. A call is refused if one of them requires grad.
@@ -105,6 +111,7 @@ def recorded(
         inputs.split(),
         {name: users.split() for name, users in (saves or {}).items()},
         specs.split(),
+        blocksizes.split(),
         statics.split(),
         results.split(),
         refused.split(),
@@ -300,7 +307,7 @@ class RecorderText:
         return [
             f"node.{n}_spec = " + (f"spec_of({local_name(n)})" if n in self.lists else f"{n}_spec")
             for n in self.recording.specs
-        ]
+        ] + [f"node.{n}_blocksize = blocksize_of({local_name(n)})" for n in self.recording.blocksizes]
 
     def _saved(self) -> list[str]:
         """Return the statements that keep arguments, each with its version."""

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from ..schema.function_schema import local_name
-from .derivatives import Derivative, Formula, is_list, result_names
+from .derivatives import BLOCKSIZE, Derivative, Formula, is_list, result_names
 from .functions import HEADER
 from .model import ModelError, NativeFunction
 
@@ -23,6 +23,8 @@ class _Rename(ast.NodeTransformer):
         self.specs = specs
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.attr == BLOCKSIZE:
+            return ast.Attribute(ast.Name("self_node"), f"{node.value.id}_{BLOCKSIZE}")
         if isinstance(node.value, ast.Name) and node.value.id in self.specs:
             spec = ast.Attribute(ast.Name("self_node"), f"{node.value.id}_spec")
             return spec if node.attr == "specs" else ast.Attribute(spec, node.attr)
@@ -48,6 +50,13 @@ def _all(d: Derivative, attribute: str) -> list[str]:
     return list(dict.fromkeys(n for f in d.formulas for n in getattr(f, attribute)))
 
 
+def _blocksizes(d: Derivative) -> list[str]:
+    """Return the arguments of whose block sizes formulas make use."""
+    return list(
+        dict.fromkeys(n for f in d.formulas for n in re.findall(rf"\b(\w+)\.{BLOCKSIZE}\b", f.source))
+    )
+
+
 def node_text(d: Derivative) -> str:
     """Return the node class as source."""
     saves, specs, statics, results = (_all(d, a) for a in ("saves", "specs", "statics", "results"))
@@ -56,6 +65,7 @@ def node_text(d: Derivative) -> str:
         [f"{local_name(n)}" for n in saves]
         + [f"{local_name(n)}_version" for n in saves]
         + [f"{n}_spec" for n in specs]
+        + [f"{n}_{BLOCKSIZE}" for n in _blocksizes(d)]
         + [local_name(n) for n in statics]
         + list(results)
         + [f"{n}_version" for n in results]
@@ -156,6 +166,7 @@ def planner_row(d: Derivative) -> str:
     words = {
         "inputs": d.inputs,
         "specs": _all(d, "specs"),
+        "blocksizes": _blocksizes(d),
         "statics": _all(d, "statics"),
         "results": _all(d, "results"),
         "refused": d.refused,

@@ -22,6 +22,9 @@ SPEC_ATTRIBUTES = frozenset(
 )
 """What a formula may ask of a tensor without saving it; ``tensors.specs`` are the specs of a list."""
 
+BLOCKSIZE = "blocksize"
+"""Attribute of a tensor that a node saves by itself: the spec of a blocked tensor has no block size."""
+
 
 @dataclass(frozen=True)
 class Formula:
@@ -162,7 +165,7 @@ def _formula(inputs: tuple[str, ...], text: Any, function: NativeFunction, locat
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
-            and node.attr in SPEC_ATTRIBUTES
+            and node.attr in SPEC_ATTRIBUTES | {BLOCKSIZE}
         ):
             attribute_of.add(id(node.value))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

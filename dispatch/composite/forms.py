@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+_PARTS = {"linalg_eigvals": "eigenvalues"}
+"""Names in messages of the only result of an operator."""
+
+
 def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False, part: str = "result") -> None:
     """Raise RuntimeError if a result, named `part`, cannot be written to an ``out=`` tensor.
 
@@ -39,7 +43,7 @@ def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False, part:
             f"{name}(): result type {result._spec.dtype.scalar_name} can't be cast to the desired output "
             f"type {out._spec.dtype.scalar_name}"
         )
-    if result._spec.requires_grad:
+    if result._spec.requires_grad or (out._spec.requires_grad and is_grad_enabled()):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
             "of the arguments requires grad."
@@ -85,7 +89,7 @@ def out_form(
         check_overlap(inputs, outputs)
         made = function(*inputs)
         results = (made,) if count == 1 else made
-        parts = getattr(made, "_fields", ("result",) * count)
+        parts = getattr(made, "_fields", (_PARTS.get(name, "result"),) * count)
         for out, result, part in zip(outputs, results, parts, strict=True):
             check_out(name, out, result, exact, part)
         written = [

@@ -12,7 +12,7 @@ from ...runtime.layout import layout as Layout
 from ...runtime.layout import sparse_coo, sparse_csc, sparse_csr, spoken, strided
 from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.sparse_data import COMPRESSED, SparseCoo, sparse_spec
+from ...runtime.sparse_data import COMPRESSED, SparseCoo, blocksize_of, sparse_spec
 from ...runtime.version_cell import share_version
 from ..core.mode_stack import sees_whole, without_modes
 from ..generated import functions as ops
@@ -304,7 +304,7 @@ def to_dense_backward(grad: Any, input: Any, masked_grad: bool | None) -> Any:
         return grad.sparse_mask(mask)
     if input._spec.layout is sparse_coo:
         return grad.to_sparse(input.sparse_dim())
-    return grad.to_sparse(layout=input._spec.layout)
+    return grad.to_sparse(layout=input._spec.layout, blocksize=blocksize_of(input))
 
 
 def to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:

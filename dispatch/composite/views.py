@@ -432,10 +432,9 @@ def tensor_split_tensor(self: Tensor, tensor_indices_or_sections: Tensor, dim: i
             "tensor, but "
             f"got a tensor with {index_spec.ndim} dims"
         )
-    values = tensor_indices_or_sections.tolist()
     if index_spec.ndim == 0:
-        return tensor_split_sections(self, values, dim)
-    return tensor_split_indices(self, values, dim)
+        return tensor_split_sections(self, tensor_indices_or_sections.item(), dim)
+    return tensor_split_indices(self, tensor_indices_or_sections.tolist(), dim)
 
 
 def _check_tensor_split(rank: int) -> None:

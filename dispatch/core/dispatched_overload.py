@@ -186,6 +186,19 @@ def _slice(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Seq
     return op, [self, dim, 0 if start is None else start, _LAST if end is None else end, step]
 
 
+def _slice_first(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Slice the first dimension by the operator for any dimension, as PyTorch's subscripts do."""
+    self, start, end, step = values
+    bounds = 0 if start is None else start, _LAST if end is None else end
+    return Dispatcher.singleton().find_schema_or_throw("aten::slice.Tensor"), [self, 0, *bounds, step]
+
+
+def _select_first(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Select from the first dimension by the operator for any dimension, as PyTorch's subscripts do."""
+    self, index = values
+    return Dispatcher.singleton().find_schema_or_throw("aten::select.int"), [self, 0, index]
+
+
 def _slice_backward(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
     """Fill in the omitted bounds of the slice, which PyTorch's subscripts had filled in."""
     grad, sizes, dim, start, end, step = values
@@ -201,6 +214,8 @@ _REWRITES: Final[dict[str, Rewrite]] = {
     "aten::diag": _diag,
     "aten::slice.Tensor": _slice,
     "aten::slice_backward": _slice_backward,
+    "aten::_slice_first": _slice_first,
+    "aten::_select_first": _select_first,
     "aten::unsafe_chunk": _chunk,
     "aten::split.sizes": _split_with_sizes,
     **{f"aten::{name}{form}": _corrected for name in ("std", "var") for form in ("", ".dim", ".out")},

@@ -225,7 +225,16 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
         raise TypeError(
             f"no implementation found for '{op.name}': {HANDLER} of {names} returned NotImplemented"
         )
-    _push_checked(op, stack, result)
+    written = [] if sees_parts else _written(op, values)
+    _push_checked(op, stack, result if not written else written[0] if len(written) == 1 else written)
+
+
+def _written(op: OperatorEntry, values: Sequence[Any]) -> list[Any]:
+    """Return the arguments that an in-place or ``out=`` call returns, whatever its handler does; else none."""
+    returns = op.schema.returns
+    if not returns or not all(r.alias_info is not None and r.alias_info.is_write for r in returns):
+        return []
+    return [v for a, v in zip(op.schema.arguments, values, strict=True) if a.is_write][: len(returns)]
 
 
 def _push_checked(op: OperatorEntry, stack: list[Any], result: Any) -> None:

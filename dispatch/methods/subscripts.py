@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...runtime.device import CPU
-from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.dispatch_key import PYTHON_BIT, Functionality, functionality_bit
 from ...runtime.errors import NegativeStep
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import modes
@@ -385,9 +385,11 @@ def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) ->
     """Return the plan of a basic index; cache it unless a bound was read from an object that may change."""
     spec: TensorSpec = tensor._spec
     items = _encoded(spec, index)
-    if spec.layout is not strided:
-        # One operator for each item, since sparse layouts have kernels for those.
-        return lambda tensor: _apply(tensor, index)[0]
+    if spec.layout is not strided or (
+        spec.keys & PYTHON_BIT and not getattr(type(tensor), "sees_parts", False)
+    ):
+        # One operator for each item: sparse layouts have kernels for those, and a user's handler knows them.
+        return lambda tensor: _by_item(tensor, index)
     plan = _basic_index_packet.miss(tensor, items)
     bounds = [b for part in key if part.__class__ is tuple for b in part]
     if all(b is None or b.__class__ is int for b in bounds):
@@ -396,6 +398,12 @@ def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) ->
         _count[0] += 1
         _basic_plans.setdefault(spec, {})[key] = plan
     return plan
+
+
+def _by_item(tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
+    """Return ``tensor[index]`` of a basic index by a view operator for each item."""
+    picked = _apply(tensor, index)[0]
+    return picked.alias() if picked is tensor and tensor._spec.layout is strided else picked
 
 
 def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:

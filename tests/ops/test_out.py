@@ -166,8 +166,30 @@ def test_cat_into_one_of_its_operands_is_refused_without_elements_too(sizes, dim
         (lambda out: tt.linalg.lstsq(EYE, EYE, out=(out,) * 4), "torch.linalg.lstsq: Expected solution"),
         (lambda out: tt.cholesky(EYE, out=out), "cholesky: Expected result"),
         (lambda out: tt.geqrf(EYE, out=(out, out)), "geqrf: Expected a"),
+        (lambda out: tt.linalg.eigvals(EYE, out=out), "torch.linalg.eigvals: Expected eigenvalues"),
     ],
 )
 def test_linalg_names_the_output_it_cannot_cast_to(call: Callable[[tt.Tensor], object], text: str) -> None:
     with pytest.raises(RuntimeError, match=f"{text} to be safely castable from .*Float dtype.* dtype Int"):
         call(tt.empty(0, dtype=tt.int32))
+
+
+@pytest.mark.parametrize("name", ("cholesky", "inv", "det", "eigvals", "svdvals", "lu"))
+def test_linalg_refuses_an_output_that_requires_grad(name: str) -> None:
+    function = getattr(tt.linalg, name)
+    made = function(EYE)
+    results = made if isinstance(made, tuple) else (made,)
+    last = results[-1]
+    outs = (*(tt.empty_like(r) for r in results[:-1]), tt.empty_like(last).requires_grad_())
+    with pytest.raises(RuntimeError, match=r"functions with out=... arguments don't support automatic"):
+        function(EYE, out=outs if isinstance(made, tuple) else outs[0])
+    with tt.no_grad():
+        function(EYE, out=outs if isinstance(made, tuple) else outs[0])
+    assert outs[-1].tolist() == last.tolist()
+
+
+def test_linalg_matmul_writes_to_an_output_of_its_dtype_only() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"Expected out tensor to have dtype .*float32, but got .*float64 instead"
+    ):
+        tt.linalg.matmul(EYE, EYE, out=tt.empty(0, dtype=tt.float64))

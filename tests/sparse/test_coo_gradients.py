@@ -76,6 +76,32 @@ def test_without_a_mask_the_gradient_of_to_dense_is_whole(device: str) -> None:
     assert x.grad.to_dense().tolist() == [1.0, 1.0]
 
 
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "coo": lambda x: x.to_sparse(),
+    "bsr": lambda x: x.to_sparse_bsr((2, 1)),
+    "bsc": lambda x: x.to_sparse_bsc((2, 1)),
+}
+
+
+@pytest.mark.parametrize("is_masked", (True, False))
+@pytest.mark.parametrize("target", ("strided", *CONVERSIONS))
+@pytest.mark.parametrize("source", ("bsr", "bsc"))
+def test_gradients_have_the_block_size_of_their_tensor(
+    device: str, source: str, target: str, is_masked: bool
+) -> None:
+    dense = tt.tensor(
+        [[1.0, 0, 2, 0], [3, 0, 0, 0], [0, 0, 0, 4], [0, 0, 0, 5]], dtype=tt.float64, device=device
+    )
+    x = CONVERSIONS[source](dense).requires_grad_()
+    y = x if target == "strided" else CONVERSIONS[target](x)
+    weights = tt.arange(16.0, dtype=tt.float64, device=device).reshape(4, 4)
+    (y.to_dense(masked_grad=is_masked) * weights).sum().backward()
+    assert x.grad is not None and x.grad.layout is x.layout
+    assert x.grad.values().shape[-2:] == (2, 1)
+    in_blocks = [[0.0, 0, 2, 0], [4, 0, 6, 0], [0, 0, 0, 11], [0, 0, 0, 15]]
+    assert x.grad.to_dense().tolist() == (in_blocks if is_masked else weights.tolist())
+
+
 def test_embedding(device: str) -> None:
     weight = tt.arange(8.0, device=device).reshape(4, 2).requires_grad_()
     rows = tt.tensor([[1, 3, 1]], device=device)

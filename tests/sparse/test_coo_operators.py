@@ -282,3 +282,11 @@ def test_a_divisor_is_a_number():
             RuntimeError, match=r"zero-dim dense tensor divisor \(got shape \[2\] for divisor\)"
         ):
             x.to_sparse() / divisor
+
+
+@pytest.mark.parametrize("call", (lambda x, v: x.mv(v), lambda x, v: x @ v, lambda x, v: tt.addmv(v, x, v)))
+def test_a_matrix_with_a_dense_dimension_times_a_vector_is_refused(
+    call: Callable[[tt.Tensor, tt.Tensor], tt.Tensor],
+) -> None:
+    with pytest.raises(RuntimeError, match="expected mat without dense dimensions, got 1"):
+        call(tt.eye(4).to_sparse(1), tt.ones(4))

@@ -49,6 +49,11 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return _ops.empty((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
+    if tensor._spec.keys:  # a transform or a class may have no values to read
+        if num_classes == -1:
+            num_classes = int(tensor.max().item()) + 1
+        classes = _ops.arange(num_classes, device=tensor.device)
+        return _ops.eq(tensor.unsqueeze(-1), classes).to(int64)
     if num_classes != -1 and tensor.is_cuda and not may_read_values(tensor.device):
         if num_classes < 1:
             raise RuntimeError("Class values must be smaller than num_classes.")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.layout import layout as Layout
 from ....runtime.layout import sparse_coo, strided
-from ....runtime.sparse_data import BLOCKED, blocksize_of
 from ...core.op_overload import find_overload
 from ...generated import functions as ops
 
@@ -29,11 +28,11 @@ def values_backward(grad: Tensor, self: Tensor) -> Any:
     )
 
 
-def to_sparse_backward(grad: Tensor, layout: Layout) -> Any:
-    """Return the gradient in the layout from which the tensor was converted."""
+def to_sparse_backward(grad: Tensor, layout: Layout, blocksize: tuple[int, int] | None) -> Any:
+    """Return the gradient in the layout and with the block size from which the tensor was converted."""
     if layout is strided:
         return grad.to_dense()
-    return grad.to_sparse(layout=layout, blocksize=blocksize_of(grad) if layout in BLOCKED else None)
+    return grad.to_sparse(layout=layout, blocksize=blocksize)
 
 
 def compressed_values_at(grad: Tensor, result: Tensor) -> Any:

@@ -36,54 +36,58 @@ plan__sparse_compressed_tensor_unsafe = recorded(
 class ToSparseCsrBackward0(Node):
     """Derivative of ``_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor``."""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("self_blocksize", "self_spec")
 
+    self_blocksize: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (to_sparse_backward(grad, self.self_spec.layout),)
+        return (to_sparse_backward(grad, self.self_spec.layout, self.self_blocksize),)
 
 
-plan__to_sparse_csr = recorded(ToSparseCsrBackward0, inputs="self", specs="self")
+plan__to_sparse_csr = recorded(ToSparseCsrBackward0, inputs="self", specs="self", blocksizes="self")
 
 
 class ToSparseCscBackward0(Node):
     """Derivative of ``_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor``."""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("self_blocksize", "self_spec")
 
+    self_blocksize: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (to_sparse_backward(grad, self.self_spec.layout),)
+        return (to_sparse_backward(grad, self.self_spec.layout, self.self_blocksize),)
 
 
-plan__to_sparse_csc = recorded(ToSparseCscBackward0, inputs="self", specs="self")
+plan__to_sparse_csc = recorded(ToSparseCscBackward0, inputs="self", specs="self", blocksizes="self")
 
 
 class ToSparseBsrBackward0(Node):
     """Derivative of ``_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor``."""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("self_blocksize", "self_spec")
 
+    self_blocksize: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (to_sparse_backward(grad, self.self_spec.layout),)
+        return (to_sparse_backward(grad, self.self_spec.layout, self.self_blocksize),)
 
 
-plan__to_sparse_bsr = recorded(ToSparseBsrBackward0, inputs="self", specs="self")
+plan__to_sparse_bsr = recorded(ToSparseBsrBackward0, inputs="self", specs="self", blocksizes="self")
 
 
 class ToSparseBscBackward0(Node):
     """Derivative of ``_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor``."""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("self_blocksize", "self_spec")
 
+    self_blocksize: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (to_sparse_backward(grad, self.self_spec.layout),)
+        return (to_sparse_backward(grad, self.self_spec.layout, self.self_blocksize),)
 
 
-plan__to_sparse_bsc = recorded(ToSparseBscBackward0, inputs="self", specs="self")
+plan__to_sparse_bsc = recorded(ToSparseBscBackward0, inputs="self", specs="self", blocksizes="self")

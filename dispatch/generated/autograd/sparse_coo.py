@@ -94,29 +94,31 @@ plan__to_dense = recorded(ToDenseBackward0, inputs="self", saves={"self": "self"
 class ToSparseBackward0(Node):
     """Derivative of ``_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor``."""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("self_blocksize", "self_spec")
 
+    self_blocksize: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (to_sparse_backward(grad, self.self_spec.layout),)
+        return (to_sparse_backward(grad, self.self_spec.layout, self.self_blocksize),)
 
 
-plan__to_sparse_sparse_dim = recorded(ToSparseBackward0, inputs="self", specs="self")
+plan__to_sparse_sparse_dim = recorded(ToSparseBackward0, inputs="self", specs="self", blocksizes="self")
 
 
 class ToSparseBackward1(Node):
     """Derivative of ``_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor``."""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("self_blocksize", "self_spec")
 
+    self_blocksize: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (to_sparse_backward(grad, self.self_spec.layout),)
+        return (to_sparse_backward(grad, self.self_spec.layout, self.self_blocksize),)
 
 
-plan__to_sparse = recorded(ToSparseBackward1, inputs="self", specs="self")
+plan__to_sparse = recorded(ToSparseBackward1, inputs="self", specs="self", blocksizes="self")
 
 
 class SparseMaskBackward0(Node):

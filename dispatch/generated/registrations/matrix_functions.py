@@ -63,5 +63,5 @@ def register() -> None:
     operator("linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_vander})
     operator("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.vander})
     operator("linalg_matmul(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matmul})
-    operator("linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matmul", dispatch={"CompositeImplicitAutograd": out_form("linalg_matmul", composition.linalg_matmul)})
+    operator("linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matmul", dispatch={"CompositeImplicitAutograd": out_form("linalg_matmul", composition.linalg_matmul, exact=True)})
     # fmt: on

@@ -121,16 +121,20 @@ def _complex_product(operator: Any, begins: Any, columns: Any, values: Any, dens
     return ops.complex(real.real - imaginary.imag, real.imag + imaginary.real)
 
 
+def _refuse_dense_dimensions(name: str, argument: str, operand: Any) -> None:
+    if operand._spec.layout is sparse_coo and operand._data.dense_dim:
+        raise RuntimeError(
+            f"{name}(): expected {argument} without dense dimensions, got {operand._data.dense_dim}"
+        )
+
+
 def _check_pair(name: str, left: Any, right: Any, ndim: int) -> None:
     """Raise RuntimeError for matrices, or batches, whose sizes do not allow a matmul."""
     for argument, operand in (("self", left), ("mat2", right)):
         if operand._spec.ndim != ndim:
             kind = "matrix" if ndim == 2 else "batch of matrices"
             raise RuntimeError(f"{argument} must be a {kind}, got {operand._spec.ndim}-D tensor in {name}")
-        if operand._spec.layout is sparse_coo and operand._data.dense_dim:
-            raise RuntimeError(
-                f"{name}(): expected {argument} without dense dimensions, got {operand._data.dense_dim}"
-            )
+        _refuse_dense_dimensions(name, argument, operand)
     a, b = left._spec, right._spec
     if a.device is not b.device:
         raise RuntimeError(two_devices(a.device, b.device, f"arguments of {name}"))
@@ -226,6 +230,7 @@ def _check_vector(name: str, mat: Any, vec: Any) -> None:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {name} of {mat._spec.ndim} and {vec._spec.ndim} dimensions"
         )
+    _refuse_dense_dimensions(name, "mat", mat)
     if mat._spec.sizes[1] != vec._spec.sizes[0]:
         raise RuntimeError(
             f"size mismatch, got mat ({mat._spec.sizes[0]}x{mat._spec.sizes[1]}), vec ({vec._spec.sizes[0]})"

@@ -1,5 +1,8 @@
 """The graph's public interface: edges instead of tensors, hooks on several tensors, versions."""
 
+import gc
+import weakref
+
 import pytest
 
 import triten as tt
@@ -124,3 +127,58 @@ def test_parts_are_mapped_where_one_operand_is_not():
             strict=True,
         ):
             assert got.tolist() == want.tolist()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_graph_keeps_a_freed_modules_parameters():
+    module = tt.nn.Linear(2, 3)
+    module.weight.tag = "kept"
+    seen = []
+    module.weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+    references = [weakref.ref(p) for p in module.parameters()]
+    out = module(tt.tensor([[1.0, 2.0]])).sum()
+    del module
+    leaves = {f.variable.ndim: f for f, _ in out.grad_fn.next_functions[0][0].next_functions if _is_leaf(f)}
+    transposed = out.grad_fn.next_functions[0][0].next_functions[-1][0]
+    weight = transposed.next_functions[0][0].variable
+    assert weight is references[0]() and weight.tag == "kept" and weight.is_leaf
+    assert leaves[1].variable is references[1]()
+    assert tt.autograd.grad(out, weight, retain_graph=True)[0].tolist() == [[1.0, 2.0]] * 3
+    out.backward()
+    assert seen == [[[1.0, 2.0]] * 3] and leaves[1].variable.grad.tolist() == [1.0] * 3
+    del out, transposed, leaves, weight
+    assert [r() for r in references] == [None, None]
+
+
+def _is_leaf(node):
+    return type(node).__name__ == "AccumulateGrad"
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_parameter_that_only_its_graph_holds_is_used_again():
+    parameter = tt.nn.Parameter(tt.tensor([2.0]))
+    parameter.register_hook(lambda grad: grad * 10)
+    out = (parameter * 3).sum()
+    reference = weakref.ref(parameter)
+    del parameter
+    node = out.grad_fn.next_functions[0][0].next_functions[0][0]
+    again = (node.variable * node.variable).sum()
+    again.backward()
+    assert node.variable.grad.tolist() == [40.0]
+    assert graph.get_gradient_edge(node.variable).node is node
+    del out, again
+    assert node.variable is reference()
+    del node
+    assert reference() is None
+    unused = tt.nn.Parameter(tt.ones(1))
+    reference = weakref.ref(unused)
+    del unused
+    assert reference() is None
+
+
+@pytest.fixture
+def no_collector():
+    """Without the cycle collector, as these objects are to be freed by their reference counts."""
+    gc.disable()
+    yield
+    gc.enable()

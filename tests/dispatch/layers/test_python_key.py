@@ -718,3 +718,89 @@ def test_a_mode_sees_the_calls_of_a_subclass_to_which_it_delegates():
     with Delegates():
         found = Whole(-tt.ones(2)).abs()
     assert [len(types) for types in calls if types] == [1] and calls[-1] == () and found.tolist() == [1, 1]
+
+
+class Wrapping(tt.Tensor):
+    """A wrapper subclass that wraps each result anew, and keeps the operators that it saw with their numbers."""
+
+    seen: ClassVar[list[tuple[Any, ...]]] = []
+    held: tt.Tensor
+
+    @staticmethod
+    def __new__(cls, held: tt.Tensor) -> Wrapping:
+        made = tt.Tensor._make_wrapper_subclass(cls, held.shape, strides=held.stride(), dtype=held.dtype)
+        made.held = held
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append((str(func), *(a for a in args if not isinstance(a, tt.Tensor))))
+        args, kwargs = tt.utils._pytree.tree_map(
+            lambda a: a.held if isinstance(a, Wrapping) else a, (args, kwargs or {})
+        )
+        return tt.utils._pytree.tree_map(
+            lambda a: Wrapping(a) if isinstance(a, tt.Tensor) else a, func(*args, **kwargs)
+        )
+
+
+LAST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("index", "seen"),
+    [
+        (0, [("aten.select.int", 0, 0)]),
+        (-1, [("aten.select.int", 0, -1)]),
+        ((0, 1), [("aten.select.int", 0, 0), ("aten.select.int", 0, 1)]),
+        (slice(None), [("aten.slice.Tensor", 0, 0, LAST)]),
+        (slice(-2, None), [("aten.slice.Tensor", 0, -2, LAST)]),
+        (slice(None, None, 2), [("aten.slice.Tensor", 0, 0, LAST, 2)]),
+        ((slice(1, None), 0), [("aten.slice.Tensor", 0, 1, LAST), ("aten.select.int", 1, 0)]),
+        ((Ellipsis, None), [("aten.unsqueeze.default", 2)]),
+        (Ellipsis, [("aten.alias.default",)]),
+    ],
+)
+def test_a_handler_sees_pytorchs_operators_of_a_subscript(index: Any, seen: list[tuple[Any, ...]]) -> None:
+    held = tt.arange(12.0).reshape(4, 3)
+    Wrapping.seen.clear()
+    assert Wrapping(held)[index].held.tolist() == held[index].tolist()
+    assert Wrapping.seen == seen
+
+
+def test_what_an_in_place_or_out_call_writes_is_its_result() -> None:
+    wrapped, plain = Wrapping(tt.ones(2)), tt.zeros(2)
+    assert wrapped.add_(1) is wrapped and wrapped.held.tolist() == [2.0, 2.0]
+    assert plain.add_(wrapped) is plain and plain.tolist() == [2.0, 2.0]
+    assert tt.add(wrapped, wrapped, out=plain) is plain and plain.tolist() == [4.0, 4.0]
+    before = plain
+    plain += wrapped
+    assert plain is before and plain.tolist() == [6.0, 6.0]
+    outs = tt.zeros(()), tt.zeros((), dtype=tt.int64)
+    values = tt.max(wrapped, 0, out=outs)
+    assert values[0] is outs[0] and values[1] is outs[1] and outs[0].item() == 2.0
+
+
+def test_tensor_split_reads_a_number_of_parts_through_the_handler() -> None:
+    x = tt.arange(4.0)
+    assert [part.tolist() for part in x.tensor_split(Wrapping(tt.tensor(2)))] == [[0.0, 1.0], [2.0, 3.0]]
+    assert Wrapping.seen[-1] == ("aten._local_scalar_dense.default",)
+    with pytest.raises(RuntimeError, match="not supported for tensor subclasses"):
+        x.tensor_split(Wrapping(tt.tensor([1, 2])))
+
+
+def test_a_handler_sees_lengths_and_classes_unread() -> None:
+    log_probs = tt.zeros(4, 1, 3).log_softmax(-1)
+    lengths = Wrapping(tt.tensor([4])), Wrapping(tt.tensor([2]))
+    Wrapping.seen.clear()
+    loss = tt.nn.functional.ctc_loss(log_probs, tt.tensor([[1, 2]]), *lengths)
+    want = tt.nn.functional.ctc_loss(log_probs, tt.tensor([[1, 2]]), (4,), (2,))
+    assert loss.held.item() == pytest.approx(want.item())
+    names = [name for name, *_ in Wrapping.seen]
+    assert names == [
+        f"aten.{n}" for n in ("_ctc_loss.Tensor", "clamp_min.default", "div.Tensor", "mean.default")
+    ]
+    Wrapping.seen.clear()
+    encoded = tt.nn.functional.one_hot(Wrapping(tt.tensor([1, 0])), 2)
+    assert encoded.held.tolist() == [[0, 1], [1, 0]]
+    names = [name for name, *_ in Wrapping.seen]
+    assert names == ["aten.unsqueeze.default", "aten.eq.Tensor", "aten._to_copy.default"]

@@ -413,3 +413,18 @@ def test_draws_do_not_depend_on_which_dimension_is_mapped(operator):
 def test_dirichlet_samples_of_a_mapped_last_dimension_sum_to_one():
     drawn = tt.vmap(tt._sample_dirichlet, in_dims=-1, randomness="different")(tt.ones(3, 4))
     tt.testing.assert_close(drawn.sum(-1), tt.ones(4))
+
+
+def test_lengths_and_classes_of_examples_are_not_read():
+    scores = [[0.1, 0.2, 0.3], [0.4, 0.1, 0.2], [0.3, 0.3, 0.1], [0.2, 0.5, 0.1]]
+    log_probs = tt.tensor(scores).log_softmax(-1).unsqueeze(1)
+    targets, counts = tt.tensor([[1, 2]]), tt.tensor([2])
+    losses = tt.func.vmap(lambda n: tt.nn.functional.ctc_loss(log_probs, targets, n, counts))(
+        tt.tensor([[4], [3]])
+    )
+    assert losses.tolist() == pytest.approx([0.97117, 0.91794], abs=1e-5)
+    encoded = tt.func.vmap(lambda i: tt.nn.functional.one_hot(i, 3))(tt.tensor([[0, 1], [2, 0]]))
+    assert encoded.tolist() == [[[1, 0, 0], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]]
+    x = tt.arange(4.0).reshape(2, 2, 1)
+    packed = tt.func.vmap(lambda n: tt._pack_padded_sequence(x, n, False)[0])(tt.tensor([[2, 1], [2, 1]]))
+    assert packed.tolist() == [[[0.0], [1.0], [2.0]]] * 2

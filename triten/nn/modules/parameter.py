@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from ...dispatch.autograd.node import hold_leaf
 from ...dispatch.core.tensor_function import disabled_tensor_function, plain_classes
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
@@ -51,6 +52,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is not None and type(data) is not Tensor and not issubclass(type(data), Parameter | Buffer):
             return _of_its_class(data, requires_grad)  # type: ignore[no-any-return]
         return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
+
+    def __del__(self) -> None:
+        hold_leaf(self)
 
     @property
     def data(self) -> Tensor:
