@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -118,7 +117,9 @@ def atleast_3d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return `torch.broadcast_tensors`: views of one common shape; a tensor of that shape is returned unchanged."""
-    sizes = functools.reduce(infer_size, [x._spec.sizes for x in tensors], ())
+    sizes: tuple[int, ...] = ()
+    for x in tensors:
+        sizes = infer_size(sizes, x._spec.sizes)
     return tuple([x if x._spec.sizes == sizes else x.expand(sizes) for x in tensors])
 
 
