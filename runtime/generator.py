@@ -134,7 +134,8 @@ class MersenneGenerator(Generator):
     def manual_seed(self, seed: int) -> Generator:
         """Restart the stream at the lower 32 bits of this seed. Return the generator."""
         super().manual_seed(seed)
-        self._twister = MersenneTwister(self._seed)
+        with self._twister.lock:
+            self._twister.restart(self._seed)
         return self
 
     def initial_seed(self) -> int:
@@ -223,6 +224,7 @@ def set_cpu_engine(engine: str) -> None:
     seed = generator.initial_seed()
     _cpu_engine[0] = engine
     generator.__class__ = _types[engine]
+    generator._twister = MersenneTwister(seed)  # only the engine mt19937 reads it
     generator.manual_seed(seed)
 
 

@@ -66,6 +66,7 @@ def test_functions_of_lists_and_dicts_as_trees() -> None:
     [
         ("_custom_ops", "impl_abstract"),
         ("distributions.utils", "_standard_normal _sum_rightmost"),
+        ("", "legacy_contiguous_format"),
         ("jit.annotations", "BroadcastingList2 Dict List Optional Tuple"),
         ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out"),
         ("_utils", "_get_device_module"),
@@ -78,7 +79,7 @@ def test_functions_of_lists_and_dicts_as_trees() -> None:
     ],
 )
 def test_names_are_where_they_are_looked_for(module: str, names: str) -> None:
-    found = importlib.import_module(f"triten.{module}")
+    found = importlib.import_module(f"triten.{module}".rstrip("."))
     assert all(hasattr(found, name) for name in names.split())
 
 
@@ -281,3 +282,35 @@ def test_an_exception_of_another_thread_is_raised_with_its_traceback() -> None:
     # This class takes other arguments, so that a text cannot make one.
     with pytest.raises(RuntimeError, match="Caught UnicodeDecodeError in thread 3"):
         caught(UnicodeDecodeError("utf-8", b"", 0, 1, "reason")).reraise()
+
+
+def test_sizes_are_a_tensor_on_the_cpu(device: str) -> None:
+    sizes = tt._shape_as_tensor(tt.ones(2, 0, device=device))
+    assert sizes.tolist() == [2, 0] and sizes.dtype is tt.int64 and sizes.device.type == "cpu"
+    assert tt._shape_as_tensor(tt.ones(())).shape == (0,)
+
+
+def test_a_profiler_that_records_is_known() -> None:
+    from triten.dispatch.layers.profiler.profile import is_recording
+
+    assert not is_recording()
+    with tt.profiler.profile():
+        assert is_recording()
+
+
+def test_hooks_of_a_program_enable_the_cache_of_parametrized_tensors() -> None:
+    from triten.nn.utils import parametrize
+
+    class Doubled(tt.nn.Module):
+        def forward(self, x: tt.Tensor) -> tt.Tensor:
+            return x * 2
+
+    layer = tt.nn.Linear(2, 2)
+    parametrize.register_parametrization(layer, "weight", Doubled(), unsafe=True)
+    assert layer.weight is not layer.weight
+    parametrize._cache_enabled += 1
+    try:
+        assert layer.weight is layer.weight
+    finally:
+        parametrize._cache_enabled -= 1
+        parametrize._cache = {}

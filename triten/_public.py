@@ -150,6 +150,7 @@ from .runtime.lazy_import import when_imported as _when_imported
 from .runtime.memory_format import channels_last as channels_last
 from .runtime.memory_format import channels_last_3d as channels_last_3d
 from .runtime.memory_format import contiguous_format as contiguous_format
+from .runtime.memory_format import contiguous_format as legacy_contiguous_format
 from .runtime.memory_format import memory_format as memory_format
 from .runtime.memory_format import preserve_format as preserve_format
 from .runtime.parallel import get_num_threads as get_num_threads

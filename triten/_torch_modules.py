@@ -280,7 +280,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "package.package_exporter": {_BYTES: "EmptyMatchError PackageExporter PackagingError"},
     "package.package_importer": {_BYTES: "PackageImporter"},
     "profiler.profiler": {
-        "profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler"
+        "dispatch.layers.profiler.profile": "_default_schedule_fn=_always",
+        "profiler": "ProfilerAction profile schedule supported_activities tensorboard_trace_handler",
     },
     "quantization.fake_quantize": {_EAGER: _FAKE_QUANTIZE},
     "quantization.fuse_modules": {_EAGER: "fuse_known_modules fuse_modules"},
@@ -355,10 +356,12 @@ ALIASES: Mapping[str, str] = {
 NAMES: Mapping[str, Mapping[str, str]] = {
     "": {
         "_C": "DisableTorchFunction=DisableTensorFunction DisableTorchFunctionSubclass=DisableTensorFunctionSubclass",
+        "_higher_order_ops": "while_loop",
         "futures": "Future",
         "jit": "fork wait",
         _SCRIPT: f"Graph Node ScriptObject Value {_SCRIPT_TYPES}",
     },
+    "amp.autocast_mode": {"dispatch.layers.autocast.mode": "_cast"},
     "autograd.grad_mode": {"autograd": "set_multithreading_enabled"},
     "_C": {
         "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype is_grad_enabled is_inference_mode_enabled",
@@ -380,7 +383,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "ao.quantization.qconfig": {_EAGER: _OTHER_QCONFIGS},
     "ao.quantization.quantize": {_EAGER: _EAGER_STEPS.replace(" fuse_modules fuse_modules_qat", "")},
     "ao.quantization.stubs": {_EAGER: "QuantWrapper"},
-    "autograd": {_FUNCTION: "NestedIOFunction"},
+    "autograd": {
+        "dispatch.layers.profiler.events": "DeviceType",
+        "dispatch.layers.profiler.profile": "_profiler_enabled=is_recording",
+        _FUNCTION: "NestedIOFunction",
+    },
     "autograd.function": {_FUNCTION: "NestedIOFunction"},
     "autograd.variable": {"dispatch.autograd.old_variable": "VariableMeta=_OfTensors"},
     "cuda.memory": {
@@ -434,7 +441,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "nn.modules.instancenorm": {"nn.modules": "LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d"},
     "nn.modules.linear": {"nn.modules": "LazyLinear"},
+    "nn.init": {
+        "nn.init": "_no_grad_fill_=constant_ _no_grad_normal_=normal_ _no_grad_trunc_normal_=trunc_normal_ "
+        "_no_grad_uniform_=uniform_ _no_grad_zero_=zeros_"
+    },
     "nn.modules.loss": {"nn.modules": "LinearCrossEntropyLoss"},
+    "nn.modules.transformer": {"nn.modules.transformer": "_get_activation_fn=_activation"},
+    "nn.parameter": {"nn.modules.parameter": "_ParameterMeta"},
     "nn.parallel.distributed": {"distributed": "ReduceOp"},
     "optim.adadelta": {"optim.functional_forms": "adadelta"},
     "optim.adagrad": {"optim.functional_forms": "adagrad"},

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...runtime import memory_format as mf
+from ...runtime.device import CPU
+from ...runtime.scalar_type import int64
+from ..tensor_data import tensor
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -25,6 +28,11 @@ def sizes(self: Tensor) -> list[int]:
 def strides(self: Tensor) -> list[int]:
     """Return the strides of all dimensions, in elements."""
     return list(self._spec.strides)
+
+
+def shape_as_tensor(self: Tensor) -> Tensor:
+    """Return the sizes of all dimensions as an int64 tensor on the CPU."""
+    return tensor(self._spec.sizes, dtype=int64, device=CPU)
 
 
 def is_contiguous(self: Tensor, memory_format: mf.memory_format = mf.contiguous_format) -> bool:

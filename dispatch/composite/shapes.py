@@ -14,7 +14,7 @@ from ...runtime.scalar_type import bool_, int64
 from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..generated.functions import unsqueeze
-from ..iterator.broadcast import broadcast_sizes
+from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..tensor_data import tensor
@@ -117,7 +117,9 @@ def atleast_3d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return `torch.broadcast_tensors`: views of one common shape; a tensor of that shape is returned unchanged."""
-    sizes = broadcast_sizes(*[x._spec.sizes for x in tensors])
+    sizes: tuple[int, ...] = ()
+    for x in tensors:
+        sizes = infer_size(sizes, x._spec.sizes)
     return tuple([x if x._spec.sizes == sizes else x.expand(sizes) for x in tensors])
 
 

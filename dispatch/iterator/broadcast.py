@@ -103,8 +103,8 @@ def expand_geometry(
     lead = len(target) - len(sizes)
     if lead < 0:
         raise RuntimeError(
-            f"expand(): the number of sizes provided ({len(target)}) must be greater or equal to the number of "
-            f"dimensions in the tensor ({len(sizes)}); sizes {list(target)}, tensor sizes {list(sizes)}"
+            f"expand({list(sizes)}, size={list(target)}): the number of sizes provided ({len(target)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({len(sizes)})"
         )
     out_sizes, out_strides = list(target), [0] * len(target)
     for i in range(len(target) - 1, -1, -1):
@@ -113,9 +113,10 @@ def expand_geometry(
                 raise RuntimeError(
                     f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
                 )
-            # ATen gives a new dimension of size 1 the stride that a contiguous tensor would have there.
-            inner = out_sizes[i + 1] * out_strides[i + 1] if i + 1 < len(target) else 1
-            out_strides[i] = inner if target[i] == 1 else 0
+            # ATen gives a new dimension of size 1 the stride that a contiguous tensor would have there, unless the
+            # tensor has no dimension.
+            if sizes and target[i] == 1:
+                out_strides[i] = out_sizes[i + 1] * out_strides[i + 1]
             continue
         size, stride = sizes[i - lead], strides[i - lead]
         if target[i] in (-1, size):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ...optim.optimizer import HOOKS, Optimizer
+from ...optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
     from ..algorithms.model_averaging.averagers import ModelAverager
@@ -38,7 +38,7 @@ class PostLocalSGDOptimizer(Optimizer):
     def __init__(self, optim: Optimizer, averager: ModelAverager) -> None:
         self.optim, self.averager = optim, averager
         self.param_groups, self.defaults = optim.param_groups, optim.defaults
-        self._hooks = {name: {} for name in HOOKS}
+        self._make_hooks()
 
     @property
     def state(self) -> Any:  # type: ignore[override]

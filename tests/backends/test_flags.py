@@ -119,9 +119,16 @@ def test_flags_of_opt_einsum(monkeypatch: pytest.MonkeyPatch) -> None:
         with module.flags(strategy="greedy"):
             assert module.strategy == "greedy"
         with pytest.raises(ValueError, match="must be one of"):
-            module.strategy = "other"
+            module.set_flags(_strategy="other")
         with module.flags(enabled=False), pytest.raises(ValueError, match="not enabled"):
-            module.strategy = "greedy"
+            module.set_flags(_strategy="greedy")
+        with module.flags():
+            module.strategy = "auto-hq"  # an assignment is not checked
+            assert tt.einsum("ij,jk,kl->il", *[tt.ones(2, 2)] * 3).tolist() == [[4.0, 4.0]] * 2
+            module.strategy = "other"
+            with pytest.raises(KeyError, match="'other' not found"):
+                tt.einsum("ij,jk,kl->il", *[tt.ones(3, 3)] * 3)
+        assert module.strategy == "auto"
     monkeypatch.setattr(einsum_path, "is_available", lambda: False)
     assert module.enabled is False and module.strategy is None and module.get_opt_einsum() is None
     with pytest.raises(ValueError, match="not available"):

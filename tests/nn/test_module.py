@@ -115,6 +115,21 @@ def test_what_is_refused_leaves_the_module_as_it_was(change, error, message):
     assert (dict(m.named_parameters()), dict(m.named_buffers()), dict(vars(m)), m.training) == before
 
 
+def test_an_operator_in_the_class_body_is_no_method():
+    class Filter(nn.Module):
+        convolve, scale = nn.functional.conv1d, tt.mul
+
+        def forward(self, x):
+            return self.scale(self.convolve(x, weight=tt.ones(1, 1, 2)), 2)
+
+    class Finer(Filter):
+        scale = tt.div
+
+    x = tt.tensor([[[1.0, 2.0, 3.0]]])
+    assert Filter()(x).tolist() == [[[6.0, 10.0]]] and Finer()(x).tolist() == [[[1.5, 2.5]]]
+    assert Filter.scale is tt.mul
+
+
 def test_attributes_before_init_are_refused():
     class Early(nn.Module):
         def __init__(self, value):

@@ -118,6 +118,8 @@ def test_broadcasting_and_its_reverse() -> None:
     assert b.sum_to_size(()).item() == 6.0
     with pytest.raises(RuntimeError, match="not expandable"):
         b.sum_to_size(2)
+    with pytest.raises(RuntimeError, match=r"size of tensor a \(2\) must match the size of tensor b \(3\)"):
+        tt.broadcast_tensors(tt.ones(2, 2), tt.arange(3.0))
 
 
 def test_shuffles(device: str) -> None:

@@ -203,6 +203,12 @@ ERRORS = [
         RuntimeError,
         "The expanded size of the tensor (2) must match the existing size (3)",
     ),
+    (
+        lambda x: x.expand(-2, 2, 5),
+        RuntimeError,
+        "The expanded size of the tensor (5) must match the existing size (4) at non-singleton dimension 2.",
+    ),
+    (lambda x: x[:1].expand(-2, 4), RuntimeError, "sizes must be -1 or not negative, got [-2, 4]"),
     (lambda x: x.narrow(0, 2, 3), RuntimeError, "start (2) + length (3) exceeds dimension size (3)."),
     (lambda x: x.narrow(0, 4, 1), IndexError, "start out of range"),
     (

@@ -3,6 +3,7 @@
 import copy
 import math
 import warnings
+from typing import Any
 
 import pytest
 
@@ -225,6 +226,24 @@ def test_a_step_that_was_overridden_later_warns() -> None:
     optimizer.step()
     with pytest.warns(UserWarning, match=r"`optimizer.step\(\)` has been overridden"):
         scheduler.step()
+
+
+def test_a_wrapper_of_an_optimizer_without_its_init_is_scheduled(recwarn: pytest.WarningsRecorder) -> None:
+    class Wrapper(tt.optim.Optimizer):
+        def __init__(self, optimizer: tt.optim.Optimizer) -> None:
+            self.optimizer, self.param_groups = optimizer, optimizer.param_groups
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            self.optimizer.step(closure)
+
+    optimizer = Wrapper(tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0))
+    scheduler = tt.optim.lr_scheduler.StepLR(optimizer, 1)
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.1 and not recwarn.list
+    early = tt.optim.lr_scheduler.StepLR(Wrapper(tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)), 1)
+    with pytest.warns(UserWarning, match=r"`lr_scheduler.step\(\)` before `optimizer.step\(\)`"):
+        early.step()
 
 
 def test_the_text_of_the_warning_about_epochs_is_public():

@@ -166,7 +166,7 @@ def test_a_subclass_sees_loaded_states():
     optimizer = Own([parameter()], {"lr": 1.0})
     handle = optimizer.register_step_pre_hook(lambda *args: None)
     optimizer.load_state_dict(optimizer.state_dict())
-    assert optimizer.param_groups[0]["later"] == 7 and handle.id in optimizer._hooks["step_pre"]
+    assert optimizer.param_groups[0]["later"] == 7 and handle.id in optimizer._optimizer_step_pre_hooks
 
 
 def test_loaded_states_come_to_their_parameters_dtype():
@@ -297,6 +297,23 @@ def test_a_wrapper_that_is_an_optimizer_without_its_init_steps():
     parameter.grad = tt.ones(2)
     Wrapper(tt.optim.SGD([parameter], lr=0.5)).step()
     assert parameter.tolist() == [0.5, 0.5]
+
+
+def test_a_wrapper_may_create_the_hooks_without_the_optimizers_init():
+    class Wrapper(tt.optim.Optimizer):
+        def __init__(self, optimizer):
+            self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = {}, {}
+            self.optimizer = optimizer
+
+        def step(self, closure=None):
+            calls.append("step")
+
+    calls: list[str] = []
+    wrapper = Wrapper(tt.optim.SGD([parameter()]))
+    wrapper.register_step_pre_hook(lambda *args: calls.append("before"))
+    wrapper.register_step_post_hook(lambda *args: calls.append("after"))
+    wrapper.step()
+    assert calls == ["before", "step", "after"]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,11 @@ def _set_strategy(value: str) -> None:
         )
     if value not in _einsum.STRATEGIES:
         raise ValueError(f"`strategy` must be one of {list(_einsum.STRATEGIES)} but is {value}")
+    _assign_strategy(value)
+
+
+def _assign_strategy(value: str) -> None:
+    """Set any of opt_einsum's strategies: an assignment of the flag is not checked, as in PyTorch."""
     _einsum.settings.strategy = value
 
 
@@ -92,7 +97,7 @@ give_flags(
     ),
     strategy=Flag(
         _strategy,
-        _set_strategy,
-        'The search for the order: "auto", "greedy" or "optimal"; None without opt_einsum.',
+        _assign_strategy,
+        'The search for the order: "auto", "greedy" or another of opt_einsum\'s; None without opt_einsum.',
     ),
 )

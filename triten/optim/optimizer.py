@@ -29,6 +29,7 @@ Rate = float | Tensor
 StateDict: TypeAlias = dict[str, Any]
 Params: TypeAlias = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Loss = TypeVar("Loss", bound=SupportsFloat)
+Hooks: TypeAlias = dict[int, Callable[..., Any]]
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 
@@ -56,6 +57,13 @@ class Optimizer:
         ValueError: there are no parameters, one was computed from others, or is in two groups.
     """
 
+    _optimizer_step_pre_hooks: Hooks
+    _optimizer_step_post_hooks: Hooks
+    _optimizer_state_dict_pre_hooks: Hooks
+    _optimizer_state_dict_post_hooks: Hooks
+    _optimizer_load_state_dict_pre_hooks: Hooks
+    _optimizer_load_state_dict_post_hooks: Hooks
+
     def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
@@ -64,7 +72,7 @@ class Optimizer:
         self.defaults = dict(defaults)
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        self._hooks: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
+        self._make_hooks()
         param_list: list[Any] = list(params)
         if not param_list:
             raise ValueError("optimizer got an empty parameter list")
@@ -168,7 +176,7 @@ class Optimizer:
 
         The tensors share memory with the optimizer's state.
         """
-        for hook in [*self._hooks["state_dict_pre"].values()]:
+        for hook in [*self._optimizer_state_dict_pre_hooks.values()]:
             hook(self)
         numbers: dict[int, int] = {}
         start = 0
@@ -186,7 +194,7 @@ class Optimizer:
                 for group in self.param_groups
             ],
         }
-        for hook in [*self._hooks["state_dict_post"].values()]:
+        for hook in [*self._optimizer_state_dict_post_hooks.values()]:
             result = hook(self, result) or result
         return result
 
@@ -200,7 +208,7 @@ class Optimizer:
             ValueError: the groups are not of the same sizes.
         """
         state_dict = {**state_dict}
-        for hook in [*self._hooks["load_state_dict_pre"].values()]:
+        for hook in [*self._optimizer_load_state_dict_pre_hooks.values()]:
             state_dict = hook(self, state_dict) or state_dict
         saved = copy.deepcopy(state_dict["param_groups"])
         if len(saved) != len(self.param_groups):
@@ -229,11 +237,15 @@ class Optimizer:
             {**group, "params": own["params"]} for own, group in zip(self.param_groups, saved, strict=True)
         ]
         self.__setstate__({"state": state, "param_groups": groups})
-        for hook in [*self._hooks["load_state_dict_post"].values()]:
+        for hook in [*self._optimizer_load_state_dict_post_hooks.values()]:
             hook(self)
 
-    def _add_hook(self, kind: str, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        hooks = self._hooks[kind]
+    def _make_hooks(self) -> None:
+        """Create the tables of hooks that the optimizer does not have yet."""
+        for name in HOOKS:
+            self.__dict__.setdefault(name, {})
+
+    def _add_hook(self, hooks: Hooks, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         handle = RemovableHandle(hooks)
         later = dict(hooks) if prepend else {}
         if prepend:
@@ -247,23 +259,23 @@ class Optimizer:
 
         The first of `args` is the optimizer, as `step` gets it.
         """
-        return self._add_hook("step_pre", hook)
+        return self._add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` after `step`."""
-        return self._add_hook("step_post", hook)
+        return self._add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call ``hook(optimizer)`` before `state_dict`, with `prepend` as the first."""
-        return self._add_hook("state_dict_pre", hook, prepend)
+        return self._add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call ``hook(optimizer, state_dict)`` after it, with `prepend` as the first; a dictionary takes its place."""
-        return self._add_hook("state_dict_post", hook, prepend)
+        return self._add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -272,13 +284,13 @@ class Optimizer:
 
         A dictionary that the hook returns takes its place.
         """
-        return self._add_hook("load_state_dict_pre", hook, prepend)
+        return self._add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call ``hook(optimizer)`` after a state was loaded, with `prepend` as the first."""
-        return self._add_hook("load_state_dict_post", hook, prepend)
+        return self._add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     def _accelerator_graph_capture_health_check(self) -> None:
         """Check, for the step of a subclass, that a graph's capture is possible where there is one.
@@ -315,7 +327,7 @@ class Optimizer:
         loaded states.
         """
         self.__dict__.update(state)
-        self.__dict__.setdefault("_hooks", {name: {} for name in HOOKS})
+        self._make_hooks()
         defaults = self.__dict__.get("defaults", {})
         for group in self.param_groups:
             for name in LATER_OPTIONS.keys() & defaults.keys():
@@ -346,16 +358,16 @@ LATER_OPTIONS: dict[str, Any] = {
 }
 """Options that state dicts of older versions lack, with the values that those versions implied."""
 HOOKS = (
-    "step_pre",
-    "step_post",
-    "state_dict_pre",
-    "state_dict_post",
-    "load_state_dict_pre",
-    "load_state_dict_post",
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
 )
-NO_HOOKS: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
+"""Attributes of an optimizer that hold its hooks. A wrapper that calls no `Optimizer.__init__` may create them."""
 
-_global_hooks: dict[str, dict[int, Callable[..., Any]]] = {"step_pre": {}, "step_post": {}}
+_global_hooks: dict[str, Hooks] = {"step_pre": {}, "step_post": {}}
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -407,9 +419,13 @@ def _stepping(step: Step) -> Step:
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         try:
             # A wrapper of an optimizer may be a subclass that never calls `Optimizer.__init__`.
-            hooks = vars(self).get("_hooks", NO_HOOKS)
+            state = vars(self)
+            state["_opt_called"] = True
             args = (self, *args)
-            for hook in [*_global_hooks["step_pre"].values(), *hooks["step_pre"].values()]:
+            for hook in [
+                *_global_hooks["step_pre"].values(),
+                *state.get("_optimizer_step_pre_hooks", {}).values(),
+            ]:
                 replaced = hook(self, args, kwargs)
                 if replaced is not None:
                     if not isinstance(replaced, tuple) or len(replaced) != 2:
@@ -422,7 +438,10 @@ def _stepping(step: Step) -> Step:
                     result = step(*args, **kwargs)
             else:
                 result = step(*args, **kwargs)
-            for hook in [*hooks["step_post"].values(), *_global_hooks["step_post"].values()]:
+            for hook in [
+                *state.get("_optimizer_step_post_hooks", {}).values(),
+                *_global_hooks["step_post"].values(),
+            ]:
                 hook(self, args, kwargs)
             return result
         except BaseException:

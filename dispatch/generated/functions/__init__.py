@@ -32,6 +32,7 @@ from .linalg import *
 from .loss import *
 from .matrix_functions import *
 from .memory import *
+from .metadata import *
 from .norm import *
 from .normalization import *
 from .optimizers import *

@@ -3626,6 +3626,9 @@ def linalg_matmul(input: Tensor, other: Tensor) -> Tensor:
 @overload
 def linalg_matmul(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 def _pin_memory(input: Tensor, device: device | str | int | None = ...) -> Tensor: ...
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """Return the sizes as an int64 tensor on the CPU (`torch._shape_as_tensor`)."""
+
 @overload
 def linalg_vector_norm(
     input: Tensor,
@@ -8796,12 +8799,12 @@ __all__ = [
     "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
     "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_scaled_grouped_mm", "_scaled_int_mm", "_scaled_mm", "_scaled_mm_v2", "_segment_reduce_backward",
-    "_semi_structured_mm", "_sliding_window_attn", "_sliding_window_attn_backward", "_softmax",
-    "_softmax_backward_data", "_sparse_addmm", "_sparse_broadcast_to", "_sparse_bsc_tensor_unsafe",
-    "_sparse_bsr_tensor_unsafe", "_sparse_compressed_tensor_unsafe", "_sparse_coo_tensor_unsafe",
-    "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_sparse_csc_tensor_unsafe",
-    "_sparse_csr_prod", "_sparse_csr_sum", "_sparse_csr_tensor_unsafe", "_sparse_log_softmax",
-    "_sparse_log_softmax_backward_data", "_sparse_mm", "_sparse_mm_reduce_impl",
+    "_semi_structured_mm", "_shape_as_tensor", "_sliding_window_attn", "_sliding_window_attn_backward",
+    "_softmax", "_softmax_backward_data", "_sparse_addmm", "_sparse_broadcast_to",
+    "_sparse_bsc_tensor_unsafe", "_sparse_bsr_tensor_unsafe", "_sparse_compressed_tensor_unsafe",
+    "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors",
+    "_sparse_csc_tensor_unsafe", "_sparse_csr_prod", "_sparse_csr_sum", "_sparse_csr_tensor_unsafe",
+    "_sparse_log_softmax", "_sparse_log_softmax_backward_data", "_sparse_mm", "_sparse_mm_reduce_impl",
     "_sparse_mm_reduce_impl_backward", "_sparse_semi_structured_addmm", "_sparse_semi_structured_apply",
     "_sparse_semi_structured_apply_dense", "_sparse_semi_structured_linear", "_sparse_semi_structured_mm",
     "_sparse_semi_structured_tile", "_sparse_softmax", "_sparse_softmax_backward_data", "_sparse_sum",

@@ -7,9 +7,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.local_dispatch_key_set import modes
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
+from ...core.public_spelling import FUNCTION
 
-__all__ = []  # fmt: skip
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+__all__ = [
+    "_shape_as_tensor",
+]  # fmt: skip
 
 # fmt: off
+_shape_as_tensor_packet = packet("_shape_as_tensor", ("_shape_as_tensor",), (("input", "tensor"),))
+_shape_as_tensor_plans = _shape_as_tensor_packet.plans
 # fmt: on
+
+
+def _shape_as_tensor(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
+    """Return the sizes as an int64 tensor on the CPU (`torch._shape_as_tensor`).
+
+    Args:
+        input: A tensor.
+
+    Returns:
+        A 1-D tensor with a number for each dimension.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._shape_as_tensor(tt.ones(2, 3))
+        tensor([2, 3])
+
+    Schema::
+
+        _shape_as_tensor(Tensor self) -> Tensor
+    """
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _shape_as_tensor_packet.call_named(FUNCTION, None, {"x": x, "a": a, "x1": x1}, input)
+        return _shape_as_tensor_packet.call_parameters(input)
+    try:
+        plan = _shape_as_tensor_plans[input._spec]
+    except (KeyError, AttributeError, TypeError):
+        plan = _shape_as_tensor_packet.miss(input)
+    return plan(input)

@@ -20,6 +20,7 @@ def register() -> None:
     operator("stride(Tensor self) -> int[]", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.strides}, autograd=never_differentiable)
     operator("stride.int(Tensor self, int dim) -> int", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.sym_stride}, autograd=never_differentiable)
     operator("numel(Tensor self) -> int", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.sym_numel}, autograd=never_differentiable)
+    operator("_shape_as_tensor(Tensor self) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.shape_as_tensor}, autograd=never_differentiable)
     operator("storage_offset(Tensor self) -> int", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.sym_storage_offset}, autograd=never_differentiable)
     operator("is_contiguous(Tensor self) -> bool", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.is_contiguous}, autograd=never_differentiable)
     operator("is_contiguous.memory_format(Tensor self, MemoryFormat memory_format) -> bool", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.is_contiguous}, autograd=never_differentiable)

@@ -168,10 +168,10 @@ _NAMES = {
     "memory": """
     record_stream is_non_overlapping_and_dense is_pinned pin_memory _pin_memory""",
     "metadata": """
-    dim size size.int stride stride.int numel storage_offset is_contiguous is_contiguous.memory_format
-    is_strides_like_format sym_is_contiguous sym_size sym_stride sym_size.int sym_stride.int sym_numel
-    sym_storage_offset item _local_scalar_dense is_same_size is_complex is_floating_point is_signed
-    is_inference is_nonzero is_coalesced _nnz sparse_dim dense_dim""",
+    dim size size.int stride stride.int numel _shape_as_tensor storage_offset is_contiguous
+    is_contiguous.memory_format is_strides_like_format sym_is_contiguous sym_size sym_stride sym_size.int
+    sym_stride.int sym_numel sym_storage_offset item _local_scalar_dense is_same_size is_complex
+    is_floating_point is_signed is_inference is_nonzero is_coalesced _nnz sparse_dim dense_dim""",
     "norm": """
     linalg_vector_norm linalg_vector_norm.out linalg_matrix_norm linalg_matrix_norm.out
     linalg_matrix_norm.str_ord linalg_matrix_norm.str_ord_out linalg_norm linalg_norm.out linalg_norm.ord_str

@@ -111,6 +111,11 @@ def schedule(
     return action
 
 
+def is_recording() -> bool:
+    """Return True while a profiler records (`torch.autograd._profiler_enabled`)."""
+    return active() is not None
+
+
 def _always(step: int) -> ProfilerAction:
     return ProfilerAction.RECORD
 

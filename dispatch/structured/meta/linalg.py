@@ -9,6 +9,7 @@ from ....runtime.errors import two_devices
 from ....runtime.scalar_type import BY_NAME
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
+from ...iterator.broadcast import expand_geometry
 from ..meta_base import MetaBase
 from ..operand_checks import check_multiply
 from .dims import wrap_dim
@@ -45,18 +46,7 @@ def _check_expandable(meta: MetaBase, self: TensorSpec, sizes: Sequence[int]) ->
         raise RuntimeError(
             f"Bad in-place call: input tensor size {list(self.sizes)} and output tensor size {list(sizes)} should match"
         )
-    if self.ndim > len(sizes):
-        raise RuntimeError(
-            f"expand({list(self.sizes)}, size={list(sizes)}): the number of sizes provided ({len(sizes)}) must be "
-            f"greater or equal to the number of dimensions in the tensor ({self.ndim})"
-        )
-    lead = len(sizes) - self.ndim
-    for i, have in enumerate(self.sizes):
-        if have != 1 and have != sizes[lead + i]:
-            raise RuntimeError(
-                f"The expanded size of the tensor ({sizes[lead + i]}) must match the existing size ({have}) at "
-                f"non-singleton dimension {lead + i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(self.sizes)}"
-            )
+    expand_geometry(self.sizes, self.strides, sizes)
 
 
 def _check_matrices(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:

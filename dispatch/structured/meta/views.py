@@ -14,6 +14,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import HANDLER
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
+from ...iterator.broadcast import expand_geometry
 from ...plans.detach import detach as detach
 from ...plans.embed import as_strided_backward as as_strided_backward
 from ...plans.embed import embedded
@@ -126,39 +127,10 @@ def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], 
 
 def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
     """Return the geometry with size-1 and new leading dimensions expanded."""
-    if len(size) < self.ndim:
-        raise RuntimeError(
-            f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
-            "must be "
-            f"greater or equal to the number of dimensions in the tensor ({self.ndim})"
-        )
-    lead = len(size) - self.ndim
-    sizes, strides = [], []
-    for i, target in enumerate(size):
-        have = self.sizes[i - lead] if i >= lead else 1
-        stride = self.strides[i - lead] if i >= lead else 0
-        if target == -1:
-            if i < lead:
-                raise RuntimeError(
-                    "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
-                    f"dimension {i}"
-                )
-            target = have
-        if target < 0:
-            raise RuntimeError(f"expand: sizes must be -1 or not negative, got {list(size)}")
-        if have != target:
-            if have != 1:
-                raise RuntimeError(
-                    f"The expanded size of the tensor ({target}) must match the existing size ({have}) at "
-                    f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: {list(self.sizes)}"
-                )
-            stride = 0
-        sizes.append(target)
-        strides.append(stride)
-    for i in range(lead - 1 if self.ndim else -1, -1, -1):
-        if sizes[i] == 1:
-            strides[i] = sizes[i + 1] * strides[i + 1]
-    return Geometry(tuple(sizes), tuple(strides))
+    sizes, strides = expand_geometry(self.sizes, self.strides, size)
+    if min(sizes, default=0) < 0:
+        raise RuntimeError(f"expand: sizes must be -1 or not negative, got {list(size)}")
+    return Geometry(sizes, strides)
 
 
 def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:

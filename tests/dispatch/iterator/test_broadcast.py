@@ -72,6 +72,7 @@ def test_minus_one_keeps_a_size() -> None:
         ),
         ((2, 3), (3,), r"number of sizes provided \(1\) must be greater or equal"),
         ((3,), (-1, 3), r"\(-1\) isn't allowed in a leading, non-existing dimension 0"),
+        ((3, 4), (-1, 8, 5), r"\(5\) must match the existing size \(4\) at non-singleton dimension 2"),
     ],
 )
 def test_impossible_expansions_are_refused(sizes, target, message: str) -> None:

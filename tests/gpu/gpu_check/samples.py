@@ -326,6 +326,7 @@ WITHOUT_SAMPLE = {
         (
             *("dim", "size", "stride", "numel", "storage_offset", "is_contiguous", "sym_is_contiguous"),
             *("is_strides_like_format", "is_non_overlapping_and_dense", "is_same_size", "is_complex"),
+            "_shape_as_tensor",
             *(
                 "is_floating_point",
                 "is_signed",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
 from typing import Any, Self
 
 from ...dispatch.autograd.node import RemovableHandle
+from ...dispatch.generated import functions
 from ...dispatch.tensor import Tensor
 from ...runtime.lazy_import import lazy_names
 from ...runtime.traceback_filter import hide_inner_frames
@@ -17,6 +19,9 @@ from .state_dict import STATE_DICT_HOOK_TABLES, StateDictMixin
 from .state_dict import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 
 __all__ = ["Module"]
+
+OPERATOR_FUNCTIONS = functions.__name__
+"""Package of the functions that call an operator."""
 
 __getattr__ = lazy_names(
     __name__,
@@ -75,6 +80,15 @@ class Module(ConversionMixin, StateDictMixin):
             own[table] = {}
         if self.call_super_init:
             super().__init__(*args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep operators in the class body from becoming methods: in PyTorch they are built-in functions, which do not
+        bind.
+        """
+        super().__init_subclass__(**kwargs)
+        for name, value in [*cls.__dict__.items()]:
+            if isinstance(value, FunctionType) and (value.__module__ or "").startswith(OPERATOR_FUNCTIONS):
+                setattr(cls, name, staticmethod(value))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module's result. Every subclass overrides this method.

@@ -26,8 +26,9 @@ __all__ = [
     "type_before_parametrizations",
 ]
 
-_depth = [0]
-_kept: dict[tuple[int, str], Tensor] = {}
+_cache_enabled: int = 0
+"""Number of blocks in progress that cache. Programs written for PyTorch count hooks of their own in it."""
+_cache: dict[tuple[int, str], Tensor] = {}
 
 
 @contextmanager
@@ -43,13 +44,14 @@ def cached() -> Iterator[None]:
         >>> layer.weight is layer.weight
         False
     """
-    _depth[0] += 1
+    global _cache_enabled
+    _cache_enabled += 1
     try:
         yield
     finally:
-        _depth[0] -= 1
-        if not _depth[0]:
-            _kept.clear()
+        _cache_enabled -= 1
+        if not _cache_enabled:
+            _cache.clear()
 
 
 def _register(module: Module, name: str, tensor: Tensor) -> None:
@@ -218,12 +220,12 @@ def _copied(self: Module, memo: dict[int, Any]) -> Any:
 def _as_property(name: str) -> property:
     def get(self: Any) -> Tensor:
         functions: Callable[[], Tensor] = self.parametrizations[name]
-        if not _depth[0]:
+        if not _cache_enabled:
             return functions()
         key = (id(self), name)
-        if key not in _kept:
-            _kept[key] = functions()
-        return _kept[key]
+        if key not in _cache:
+            _cache[key] = functions()
+        return _cache[key]
 
     def assign(self: Any, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)

@@ -64,10 +64,9 @@ class LRScheduler:
                 )
         self.base_lrs: list[Rate] = values_of(optimizer, "initial_lr")
         self.last_epoch = last_epoch
-        if "step_taken" not in optimizer.__dict__:
-            optimizer.__dict__["step_taken"] = False
+        if "step_at_construction" not in optimizer.__dict__:
+            optimizer.__dict__["_opt_called"] = False
             optimizer.__dict__["step_at_construction"] = optimizer.__dict__.get("step")
-            optimizer.register_step_post_hook(_note_step)
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -109,7 +108,7 @@ class LRScheduler:
                     f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. {_SEE}",
                     stacklevel=2,
                 )
-            elif not state["step_taken"]:
+            elif not state["_opt_called"]:
                 warnings.warn(
                     "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the "
                     f"learning rate schedule is skipped. Call `optimizer.step()` first. {_SEE}",
@@ -149,10 +148,6 @@ class LRScheduler:
                 "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
                 stacklevel=3,
             )
-
-
-def _note_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
-    optimizer.__dict__["step_taken"] = True
 
 
 def warn_of_epoch() -> None:
