@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from inspect import getattr_static
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from . import _C, jit, library, overrides
 from .dispatch.core.tensor_function import disabled_tensor_function, other_handlers
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class TorchFunctionMode(TensorFunctionMode):
+class _Pushed:
+    """Deprecated constructor of both kinds of modes."""
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Self:
+        """Return a mode made of the arguments; ``with Mode(...)`` does the same."""
+        warnings.warn(
+            "`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`", stacklevel=2
+        )
+        return cls(*args, **kwargs)
+
+
+class TorchFunctionMode(_Pushed, TensorFunctionMode):
     """A `TensorFunctionMode` whose handler is called ``__torch_function__``."""
 
     def __init__(self) -> None:
@@ -49,7 +62,7 @@ class TorchFunctionMode(TensorFunctionMode):
         return super().__enter__()
 
 
-class TorchDispatchMode(TensorDispatchMode):
+class TorchDispatchMode(_Pushed, TensorDispatchMode):
     """A `TensorDispatchMode` whose handler is called ``__torch_dispatch__``."""
 
     def __init__(self, _dispatch_key: object = None) -> None:

@@ -522,12 +522,11 @@ def _hinge(gap: Tensor) -> Tensor:
     return ops.where(ops.gt(gap, 0), gap, 0)
 
 
-@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "where.ScalarOther", "sum.dim_IntList")
-def multi_margin_loss(
-    self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
-) -> Tensor:
-    """Compute the mean over the other classes of max(0, margin - x[target] + x[class]) ** p, times the target's
-    weight.
+def _multi_margin_gaps(
+    self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Check the arguments of `multi_margin_loss`. Return its hinges (N, C), with 0 for the target class, the classes
+    (N, 1), and the weight (N, 1) of each sample.
     """
     if p not in (1, 2):
         raise RuntimeError(f"only p == 1 and p == 2 supported, got {p}")
@@ -554,23 +553,59 @@ def multi_margin_loss(
         )
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
-    gap = _hinge(ops.add(ops.sub(x, own), real(margin, "float")))
-    if p == 2:
-        gap = ops.mul(gap, gap)
-    if weight is not None:
-        gap = ops.mul(gap, ops.index_select(weight, 0, labels.reshape((-1,))).unsqueeze(1))
+    gaps = _hinge(ops.add(ops.sub(x, own), real(margin, "float")))
     class_indices = ops.arange(classes, device=x._spec.device)
-    loss = ops.div(ops.sum(ops.where(ops.eq(class_indices, labels), 0.0, gap), 1), classes)
+    scale = None if weight is None else ops.index_select(weight, 0, labels.reshape((-1,))).unsqueeze(1)
+    return ops.where(ops.eq(class_indices, labels), 0.0, gaps), labels, scale
+
+
+@host_kernel("multi_margin_loss", "gather", "sub.Tensor", "where.ScalarOther", "sum.dim_IntList")
+def multi_margin_loss(
+    self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
+) -> Tensor:
+    """Compute the mean over the other classes of max(0, margin - x[target] + x[class]) ** p, times the target's
+    weight.
+    """
+    gaps, _, scale = _multi_margin_gaps(self, target, p, margin, weight)
+    if p == 2:
+        gaps = ops.mul(gaps, gaps)
+    if scale is not None:
+        gaps = ops.mul(gaps, scale)
+    loss = ops.div(ops.sum(gaps, 1), gaps._spec.sizes[1])
+    rank = self._spec.ndim
     if reduction == NONE and rank < 2:
         return loss.reshape(target._spec.sizes if rank else ())
     return reduced(loss, reduction)
 
 
-@host_kernel(
-    "multilabel_margin_loss", "cumprod", "scatter_add", "gather", "where.ScalarOther", "sum.dim_IntList"
-)
-def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """Compute the hinge of every class against each correct class; `target` lists those up to its first -1."""
+def multi_margin_loss_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    p: Number,
+    margin: Number,
+    weight: Tensor | None,
+    reduction: int,
+) -> Tensor:
+    """Compute the gradient of `multi_margin_loss`: each hinge adds its slope to its class and takes it from the
+    target class.
+    """
+    gaps, labels, scale = _multi_margin_gaps(self, target, p, margin, weight)
+    slopes = ops.mul(gaps, 2) if p == 2 else ops.gt(gaps, 0).to(self._spec.dtype)
+    slopes = ops.div(slopes if scale is None else ops.mul(slopes, scale), gaps._spec.sizes[1])
+    rows = ops.scatter_add(slopes, 1, labels, ops.neg(ops.sum(slopes, [1], True)))
+    return _scaled_by_loss(grad_output, rows, reduction).reshape(self._spec.sizes)
+
+
+def _scaled_by_loss(grad_output: Tensor, rows: Tensor, reduction: int) -> Tensor:
+    """Multiply the gradient (N, C) of each sample's loss by the gradient of the reduced loss."""
+    if reduction == NONE:
+        return ops.mul(rows, grad_output.reshape((-1, 1)))
+    return ops.mul(rows, ops.div(grad_output, rows._spec.sizes[0]) if reduction == MEAN else grad_output)
+
+
+def _check_multilabel(name: str, self: Tensor, target: Tensor) -> None:
+    """Check the shapes, the dtype and, on a CPU, the least element of a multi-label target."""
     rank = self._spec.ndim
     if not (rank <= 2 and (rank == 0 or self._spec.sizes[-1])):
         raise RuntimeError(
@@ -582,21 +617,72 @@ def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tens
             f"inconsistent target size: {list(target._spec.sizes)} for input of size: {list(self._spec.sizes)}"
         )
     check_dtype("multilabel_margin_loss", self._spec.dtype, self._spec.device)
-    x = self.reshape((1, -1)) if rank < 2 else self
-    labels = target.reshape(x._spec.sizes)
-    if x._spec.device.type == "cpu" and bool(ops.any(ops.lt(labels, -1)).item()):
-        raise RuntimeError("multilabel_margin_loss: an element of 'target' is out of range")
-    valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
-    if x._spec.device.type == "cpu" and valid.numel():
-        # Few classes are correct, and there is a hinge of each class against each of them.
-        longest = int(ops.amax(ops.sum(valid, [1])).item())
-        labels, valid = (ops.narrow(each, 1, 0, longest) for each in (labels, valid))
-    class_indices = ops.where(valid, labels, 0)
-    counts = ops.zeros(x._spec.sizes, dtype=labels._spec.dtype, device=labels._spec.device)
-    right = ops.scatter_add(counts, 1, class_indices, valid.to(labels._spec.dtype)) > 0
-    gaps = _hinge(ops.add(ops.sub(x.unsqueeze(1), ops.gather(x, 1, class_indices).unsqueeze(2)), 1))
-    counted = ops.logical_and(valid.unsqueeze(2), ops.logical_not(right).unsqueeze(1))
-    loss = ops.div(ops.sum(ops.where(counted, gaps, 0.0), [1, 2]), x._spec.sizes[1])
-    if reduction == NONE and rank < 2:
-        return loss.reshape(())
-    return reduced(loss, reduction)
+    if self._spec.device.type == "cpu" and bool(ops.any(all_examples(ops.lt(target, -1))).item()):
+        raise RuntimeError(f"{name}: an element of 'target' is out of range")
+
+
+class _MultilabelGaps:
+    """Hinges of every class against each target class.
+
+    Shapes: `class_indices` (N, T) with the target classes, of which `valid` selects those before a row's first -1;
+    `is_target` (N, C); `gaps` and `counted` (N, T, C).
+    """
+
+    def __init__(self, self_: Tensor, target: Tensor) -> None:
+        x = self_.reshape((1, -1)) if self_._spec.ndim < 2 else self_
+        labels = target.reshape(x._spec.sizes)
+        valid = ops.cumprod((labels >= 0).to(labels._spec.dtype), 1) > 0
+        lengths = all_examples(ops.sum(valid, [1]))
+        if x._spec.device.type == "cpu" and lengths.numel():
+            # Few classes are correct, and there is a hinge of each class against each of them.
+            longest = int(ops.amax(lengths).item())
+            labels, valid = (ops.narrow(each, 1, 0, longest) for each in (labels, valid))
+        self.class_indices = ops.where(valid, labels, 0)
+        counts = ops.zeros(x._spec.sizes, dtype=labels._spec.dtype, device=labels._spec.device)
+        self.is_target = ops.scatter_add(counts, 1, self.class_indices, valid.to(labels._spec.dtype)) > 0
+        own = ops.gather(x, 1, self.class_indices).unsqueeze(2)
+        self.gaps = _hinge(ops.add(ops.sub(x.unsqueeze(1), own), 1))
+        self.counted = ops.logical_and(valid.unsqueeze(2), ops.logical_not(self.is_target).unsqueeze(1))
+        self.classes = x._spec.sizes[1]
+
+    def loss(self, rank: int, reduction: int) -> Tensor:
+        """Return the reduced loss of scores with `rank` dimensions."""
+        loss = ops.div(ops.sum(ops.where(self.counted, self.gaps, 0.0), [1, 2]), self.classes)
+        if reduction == NONE and rank < 2:
+            return loss.reshape(())
+        return reduced(loss, reduction)
+
+
+@host_kernel(
+    "multilabel_margin_loss", "cumprod", "scatter_add", "gather", "where.ScalarOther", "sum.dim_IntList"
+)
+def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """Compute the hinge of every class against each correct class; `target` lists those up to its first -1."""
+    _check_multilabel("multilabel_margin_loss", self, target)
+    return _MultilabelGaps(self, target).loss(self._spec.ndim, reduction)
+
+
+def multilabel_margin_loss_forward(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Compute `multilabel_margin_loss`, and 1 for each class that `target` lists in a row."""
+    _check_multilabel("multilabel_margin_loss_forward", self, target)
+    gaps = _MultilabelGaps(self, target)
+    is_target = gaps.is_target.to(self._spec.dtype).reshape(target._spec.sizes)
+    return gaps.loss(self._spec.ndim, reduction), is_target
+
+
+def multilabel_margin_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
+    """Compute the gradient of `multilabel_margin_loss`: each positive hinge adds 1/C to its class and takes it from
+    the target class.
+    """
+    _check_multilabel("multilabel_margin_loss_backward", self, target)
+    if is_target._spec.sizes != target._spec.sizes:
+        raise RuntimeError(
+            f"multilabel_margin_loss_backward: expected is_target of size {list(target._spec.sizes)}, but got "
+            f"{list(is_target._spec.sizes)}; pass the second result of multilabel_margin_loss_forward"
+        )
+    gaps = _MultilabelGaps(self, target)
+    active = ops.logical_and(gaps.counted, gaps.gaps > 0).to(self._spec.dtype)
+    hinges = ops.scatter_add(ops.sum(active, [1]), 1, gaps.class_indices, ops.neg(ops.sum(active, [2])))
+    return _scaled_by_loss(grad_output, ops.div(hinges, gaps.classes), reduction).reshape(self._spec.sizes)

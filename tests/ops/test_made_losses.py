@@ -163,3 +163,50 @@ def test_refusals() -> None:
     with pytest.raises(RuntimeError, match=r"Expected target size \[\d+\], but got \[\d+\]"):
         F.multi_margin_loss(x, tt.zeros(3, dtype=tt.int64))
     assert math.isfinite(F.multi_margin_loss(x, tt.zeros(2, dtype=tt.int64)).item())
+
+
+MULTILABELS = np.array([[2, 0, -1], [1, -1, 0], [-1, 0, 0], [0, 0, -1]])
+"""Target classes up to the first -1; the last row lists a class twice."""
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_multilabel_margin_loss_forward_returns_the_loss_and_the_targets(device: str, reduction: int) -> None:
+    x, labels = tt.tensor(A, device=device), tt.tensor(MULTILABELS, device=device)
+    loss, is_target = tt.ops.aten.multilabel_margin_loss_forward(x, labels, reduction)
+    assert tt.equal(loss, tt.ops.aten.multilabel_margin_loss(x, labels, reduction))
+    assert is_target.tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]]
+    assert is_target.dtype is x.dtype
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize(
+    "name, args",
+    [
+        ("multilabel_margin_loss", (MULTILABELS,)),
+        ("multi_margin_loss", (LABELS, 1, 0.7, None)),
+        ("multi_margin_loss", (LABELS, 2, 0.7, np.array([0.5, 2.0, 1.0]))),
+    ],
+)
+def test_backward_operators_of_margin_losses_agree_with_autograd(
+    device: str, name: str, args: tuple, rank: int, reduction: int
+) -> None:
+    row = 0 if rank == 1 else slice(None)
+    x = tt.tensor(A[row], device=device, requires_grad=True)
+    target, *options = [tt.tensor(a, device=device) if isinstance(a, np.ndarray) else a for a in args]
+    target = target[row]
+    loss = getattr(tt.ops.aten, name)(x, target, *options, reduction)
+    grad = tt.arange(1.0, loss.numel() + 1, dtype=loss.dtype, device=device).reshape(loss.shape)
+    (expected,) = tt.autograd.grad(loss, x, grad)
+    last = tt.ops.aten.multilabel_margin_loss_forward(x, target, reduction)[1:] if not options else ()
+    with tt.no_grad():
+        made = getattr(tt.ops.aten, f"{name}_backward")(grad, x, target, *options, reduction, *last)
+    tt.testing.assert_close(made, expected)
+
+
+def test_multilabel_margin_loss_under_vmap_equals_a_loop() -> None:
+    x, labels = tt.tensor(A), tt.tensor(MULTILABELS)
+    made = tt.vmap(F.multilabel_margin_loss)(x, labels)
+    assert tt.equal(made, F.multilabel_margin_loss(x, labels, reduction="none"))
+    with pytest.raises(RuntimeError, match="out of range"):
+        tt.vmap(F.multilabel_margin_loss)(x, labels - 1)

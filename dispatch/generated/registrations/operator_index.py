@@ -152,7 +152,10 @@ _NAMES = {
     smooth_l1_loss_backward.grad_input huber_loss_backward huber_loss_backward.out _huber_terms kl_div
     hinge_embedding_loss margin_ranking_loss cosine_embedding_loss poisson_nll_loss soft_margin_loss
     triplet_margin_loss binary_cross_entropy _binary_cross_entropy_terms binary_cross_entropy_with_logits
-    multi_margin_loss multilabel_margin_loss multilabel_margin_loss.out""",
+    multi_margin_loss multilabel_margin_loss multilabel_margin_loss.out multilabel_margin_loss_forward
+    multilabel_margin_loss_forward.output multilabel_margin_loss_backward
+    multilabel_margin_loss_backward.grad_input multi_margin_loss_backward
+    multi_margin_loss_backward.grad_input""",
     "matrix_functions": """
     _linalg_det _linalg_det.result linalg_det linalg_det.out det _linalg_slogdet _linalg_slogdet.sign
     linalg_slogdet linalg_slogdet.out slogdet slogdet.out logdet linalg_pinv.atol_rtol_tensor

@@ -134,5 +134,10 @@ SAMPLES: list[Sample] = [
     *rows("_ctc_loss", T("6 2 a", dtype="float32", low=-3.0, high=-1.0), I("2 2", "a"), [6, 5], [2, 1],
           dtypes="f", roundings=64),
     *rows("multilabel_margin_loss", X, I("a b", "b"), dtypes="f", terms="b", roundings=4),
+    *rows("multilabel_margin_loss_forward", X, I("a b", "b"), 1, dtypes="f", terms="b", roundings=4),
+    *rows("multilabel_margin_loss_backward", T(""), X, I("a b", "b"), 1, X,
+          dtypes="f", terms="b", roundings=4, backward=False),
+    *rows("multi_margin_loss_backward", T(""), X, I("a", "b"), 1, 1.0,
+          dtypes="f", terms="b", roundings=4, backward=False),
     *rows("nanmean", X, 1, dtypes="f", terms="b", roundings=2),
 ]  # fmt: skip

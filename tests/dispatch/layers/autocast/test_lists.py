@@ -237,6 +237,8 @@ def arguments(name, make, whole):
         return [randn(make, 4, 1, 3), whole([[1]]), *lengths]
     if base == "multilabel_margin_loss":
         return [randn(make, 3, 4), whole([[1, 0, -1, 2]] * 3)]
+    if base == "multilabel_margin_loss_forward":
+        return [randn(make, 3, 4), whole([[1, 0, -1, 2]] * 3), 1]
     if base == "renorm":
         return [randn(make, 3, 3), 2, 0, 1.0]
     if base == "view_as_complex":

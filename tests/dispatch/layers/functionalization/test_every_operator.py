@@ -344,6 +344,11 @@ OUT_SAMPLES = {
     **{f"{name}quantile.out": (make(F), tt.tensor([0.5, 0.2])) for name in ("", "nan")},
     **{f"{name}quantile.scalar_out": (make(F), 0.5) for name in ("", "nan")},
     "multilabel_margin_loss.out": (make(F), tt.tensor([[1, 0, -1, 2]] * 3)),
+    "multilabel_margin_loss_forward.output": (make(F), tt.tensor([[1, 0, -1, 2]] * 3), 1),
+    "multilabel_margin_loss_backward.grad_input": (
+        *(tt.tensor(2.0), make(F), tt.tensor([[1, 0, -1, 2]] * 3), 1, make(F)),
+    ),
+    "multi_margin_loss_backward.grad_input": (tt.tensor(2.0), make(F), tt.tensor([1, 0, 3]), 1, 1.0),
     "arange.out": (5,),
     "arange.start_out": (1, 7, 2),
     "_addmm_activation.out": SAMPLES["addmm_"],

@@ -8,7 +8,7 @@ import pytest
 
 import triten as tt
 from triten import overrides
-from triten._torch_names import TorchDispatchMode
+from triten._torch_names import TorchDispatchMode, TorchFunctionMode
 from triten.dispatch.core.tensor_function import state
 from triten.dispatch.layers.overrides import interception
 from triten.overrides import BaseTensorFunctionMode, TensorFunctionMode
@@ -258,6 +258,18 @@ def test_a_handler_of_the_class_is_refused(base, handler, kind):
 
     with pytest.raises(RuntimeError, match=f"{handler}.* (a normal|a plain)"):
         type("Shared", (base,), {handler: kind(handle)})().__enter__()
+
+
+@pytest.mark.parametrize("base", [TorchDispatchMode, TorchFunctionMode])
+def test_push_makes_a_mode_and_warns(base):
+    class WithArguments(base):
+        def __init__(self, a, *, b):
+            super().__init__()
+            self.args = a, b
+
+    with pytest.warns(UserWarning, match="can be replaced with just `with Mode"):
+        mode = WithArguments.push(1, b=2)
+    assert type(mode) is WithArguments and mode.args == (1, 2)
 
 
 def test_bad_modes_are_refused():
