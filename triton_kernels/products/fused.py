@@ -1,4 +1,4 @@
-"""Matmuls with an epilogue from a compiled graph: the same matmul kernel with another store.
+"""Matmuls with an epilogue from a compiled graph: the eager kernel with a function that stores the results.
 
 The K dimension has the same tiles as without the epilogue, so sums accumulate in the same order.
 """

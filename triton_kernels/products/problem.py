@@ -123,7 +123,8 @@ class FusedEpilogue:
     """Epilogue and prologue that a compiled graph fuses into a matmul's kernel.
 
     Args:
-        kernel: from the name of a form, as ``tiled`` or ``parts``, to the kernel: that form's with another end.
+        kernel: Function from the name of an eager kernel, such as ``tiled`` or ``parts``, to the kernel that calls it
+            with the functions of the compiled graph.
         pointers: Types of its addresses after those of the matmul, by name, in order.
         elements: those of one element.
         tiles: Number of operands and results with an element for each of the matmul's.
