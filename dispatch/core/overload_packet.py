@@ -7,8 +7,10 @@ generated function to find. Calls under modes, guards or with ``out=`` come here
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Sequence
+from functools import cache
 from itertools import starmap
 from typing import Any, NoReturn
 
@@ -764,15 +766,12 @@ class OverloadPacket:
         self, args: Sequence[Any], beyond: Any, out: Any, numpy_names: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional arguments and options of a call whose superfluous positions bound to options."""
-        by_position = [not p.keyword_only for p in self.parameters]
-        positional = [value for value, is_positional in zip(args, by_position, strict=True) if is_positional]
-        options = [
-            (p.name, value, p.default)
-            for p, value, is_positional in zip(self.parameters, args, by_position, strict=True)
-            if not is_positional
-        ]
-        options += [("out", out, None), *((name, value, None) for name, value in numpy_names.items())]
-        positional.append(beyond)
+        count, names, defaults = _options_of(self)
+        values = (*args[count:], out, *numpy_names.values())
+        if all(map(operator.is_, values, defaults)):
+            return (*args[:count], beyond), {}
+        options = list(zip((*names, *numpy_names), values, defaults, strict=False))
+        positional = [*args[:count], beyond]
         while options and options[0][1] is not options[0][2]:
             positional.append(options.pop(0)[1])
         return tuple(positional), {name: value for name, value, default in options if value is not default}
@@ -920,3 +919,13 @@ allocator.on_change.append(Dispatcher.singleton().forget_all)
 determinism.on_change.append(Dispatcher.singleton().forget_all)
 device_guard.on_change.append(Dispatcher.singleton().forget_all)
 float32_precision.on_change.append(Dispatcher.singleton().forget_all)
+
+
+@cache
+def _options_of(packet: OverloadPacket) -> tuple[int, tuple[str, ...], tuple[Any, ...]]:
+    """Return the number of positional parameters; the names of the options, and `out`; their defaults, and those of
+    NumPy's names.
+    """
+    options = [p for p in packet.parameters if p.keyword_only]
+    defaults = (*(p.default for p in options), None, *[None] * len(OWN_NAMES))
+    return len(packet.parameters) - len(options), (*(p.name for p in options), "out"), defaults
