@@ -6,12 +6,14 @@ thread's set, a subclass into its tensors' own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...runtime.allocator import storage_size
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
@@ -341,37 +343,42 @@ def wrapper_subclass(
     )
     made = cls._blank()
     offset = storage_offset * spec.itemsize
+    nbytes = offset + storage_size(spec.sizes, spec.strides) * spec.itemsize
     if where is CPU:
-        # Views of other dtypes share the storage, which therefore has room for an element of the largest dtype.
-        made._data = _repeated(np.zeros(offset + max(spec.itemsize, 16), np.uint8), spec, offset)
+        # A storage has room for an element of the largest dtype, as which it may be viewed.
+        byte_strides = tuple([stride * spec.itemsize for stride in spec.strides])
+        made._data = np.ndarray(
+            spec.sizes, spec.np_dtype, _zeros_without_memory(max(nbytes, 16)), offset, byte_strides
+        )
     else:
-        made._data = DataPtr(0, offset + spec.nbytes, where).offset_by(offset)
+        made._data = DataPtr(0, nbytes, where).offset_by(offset)
     made._spec = spec
     made._version_cell = made._autograd = made._view_base = None
     return made
 
 
-def _repeated(root: Any, spec: TensorSpec, offset: int = 0) -> Any:
-    """Return an array of a spec's sizes whose elements all alias that of `root` at a byte offset."""
-    made = np.ndarray(spec.sizes, spec.np_dtype, root, offset, (0,) * spec.ndim)
-    made.flags.writeable = False
-    return made
+PAGE = 4096
+"""Number of bytes up to which memory is not worth saving."""
 
 
-def _is_repeated(data: Any) -> bool:
-    """Return True if an array belongs to a wrapper subclass, which has no bytes."""
-    root = root_of(data)
-    return root is not data and root.dtype == np.uint8 and not any(data.strides) and not data.flags.writeable
+def _zeros_without_memory(nbytes: int) -> Any:
+    """Return read-only zeros. Many of them are pages that the operating system maps when they are read."""
+    if nbytes <= PAGE or sys.platform == "win32":
+        zeros = np.zeros(nbytes, np.uint8)
+        zeros.flags.writeable = False
+        return zeros
+    import mmap  # few programs need it
+
+    pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+    return np.frombuffer(pages, np.uint8)
 
 
 def share_storage(tensor: TensorImpl, source: TensorImpl) -> None:
     """Make a tensor share the storage of another one, with its own sizes, strides and storage offset.
 
-    Raises RuntimeError for a tensor with bytes whose elements would be outside the storage.
+    Raises RuntimeError for a tensor whose elements would be outside the storage.
     """
     data: Any = source._data
-    if isinstance(data, np.ndarray) and _is_repeated(data):
-        tensor._data = _repeated(root_of(data), tensor._spec)
-    elif root_of(tensor._data) is not root_of(data):
+    if root_of(tensor._data) is not root_of(data):
         offset = tensor.storage_offset() * tensor._spec.itemsize
         tensor._data = view_at(storage_of(data, source._spec.device), offset, tensor._spec)

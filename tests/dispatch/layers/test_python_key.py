@@ -269,6 +269,33 @@ def test_metadata_of_a_wrapper():
         Whole(tt.ones(2), dispatch_sizes_strides_policy="other")
 
 
+VIEWS = [
+    lambda x: x.as_strided((2, 2), (3, 1), 1),
+    lambda x: x.diagonal(),
+    lambda x: x.expand(2, *x.shape),
+    lambda x: x.unfold(0, 2, 1),
+    lambda x: x.view(tt.int32),
+    lambda x: x.view(tt.complex64),
+    lambda x: x.select(0, 1),
+    lambda x: x[1:, ::2],
+    lambda x: x.t().unsqueeze(0),
+    lambda x: x.split(x.size(0) // 2)[1],
+    lambda x: x.reshape(2, -1),
+]
+
+
+@pytest.mark.parametrize("size", [(4, 4), (4096, 64), (1 << 20, 1 << 18)], ids=str)
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_of_a_wrapper_below_its_handler_are_those_of_a_tensor(view: Any, size: tuple[int, ...]) -> None:
+    """Compute the metadata of views, also of a wrapper of a tebibyte."""
+    plain = tt.empty(size, device="meta")
+    with dispatch_modes._DisableTensorDispatch():
+        got = view(Whole(plain))
+    expected = view(plain)
+    assert (got.shape, got.stride(), got.dtype) == (expected.shape, expected.stride(), expected.dtype)
+    assert got.storage_offset() == expected.storage_offset()
+
+
 def test_no_handler_serves_an_operator_that_a_mode_leaves():
     class Passes(tt.TensorDispatchMode):
         def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
