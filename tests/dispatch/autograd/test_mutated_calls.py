@@ -107,7 +107,11 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda aten: aten.smooth_l1_loss_backward(grid(2, 3), grid(2, 3), grid(2, 3) + 1, 1, 0.5),
     lambda aten: aten.multi_margin_loss_backward(grid(), grid(2, 3), tt.tensor([2, 0]), 1, 1, None, 1),
     lambda aten: aten.multilabel_margin_loss_backward(
-        grid(), grid(2, 3), tt.tensor([[2, 0, -1], [1, -1, 0]]), 1, tt.tensor([[1.0, 0, 1], [0, 1, 0]]).double()
+        grid(),
+        grid(2, 3),
+        tt.tensor([[2, 0, -1], [1, -1, 0]]),
+        1,
+        tt.tensor([[1.0, 0, 1], [0, 1, 0]]).double(),
     ),
     lambda aten: aten.elu_backward(grid(2, 3), 1.0, 1.0, 1.0, False, grid(2, 3)),
     lambda aten: aten.embedding_backward(grid(3, 2), indices(0, 2, 1), 4, -1, False, False),
