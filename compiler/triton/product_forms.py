@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from ...runtime.cuda.triton.lazy_kernel import GLUON
+from ...runtime.cuda.triton.lazy_kernel import GLUON, LazyKernel
 from ...triton_kernels.products.matmul import matmul
 from ...triton_kernels.products.persistent import matmul_persistent
 from ...triton_kernels.products.split_k import add_parts
@@ -64,7 +63,7 @@ KERNELS = {
 """Eager kernels by the names of their forms."""
 
 
-def import_text(kernel: Any) -> str:
+def import_text(kernel: LazyKernel) -> str:
     """Return the import of an eager kernel as source."""
     return f"from {kernel.__module__} import {kernel.__name__}"
 
@@ -74,7 +73,7 @@ def unpacked_text(pointers: Sequence[str]) -> str:
     return f"({', '.join(pointers)},)" if pointers else "_"
 
 
-def entry_text(kernel: Any, name: str, pointers: Sequence[str], functions: Mapping[str, str]) -> str:
+def entry_text(kernel: LazyKernel, name: str, pointers: Sequence[str], functions: Mapping[str, str]) -> str:
     """Return the source of a kernel that calls an eager kernel with pointers and functions.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
@@ -27,24 +27,28 @@ def ctc_loss(
 ) -> Tensor:
     """Compute `torch.ctc_loss` of (T, N, C) or (T, C). The mean divides each loss by its target's length."""
     batched = log_probs._spec.ndim == 3
-    lengths = input_lengths, target_lengths
-    # A transform or a class may have no lengths to read.
-    are_read = not all(isinstance(n, TensorImpl) for n in lengths) or not any(n._spec.keys for n in lengths)  # type: ignore[union-attr]
-    inputs: Any = input_lengths
-    labels: Any = target_lengths
-    if are_read:
-        inputs, labels = lengths_of("input_lengths", inputs), lengths_of("target_lengths", labels)
     probabilities = log_probs if batched else log_probs.unsqueeze(1)
     classes = targets.to(probabilities.device).to(int64)
-    losses = ops._ctc_loss(probabilities, classes, inputs, labels, blank, zero_infinity)[0]
+    lengths: Tensor | list[int]
+    if (
+        isinstance(input_lengths, TensorImpl)
+        and isinstance(target_lengths, TensorImpl)
+        and (input_lengths._spec.keys or target_lengths._spec.keys)
+    ):  # a transform or a class may have no lengths to read
+        lengths = target_lengths
+        losses = ops._ctc_loss(probabilities, classes, input_lengths, lengths, blank, zero_infinity)[0]
+    else:
+        inputs = lengths_of("input_lengths", input_lengths)
+        lengths = lengths_of("target_lengths", target_lengths)
+        losses = ops._ctc_loss(probabilities, classes, inputs, lengths, blank, zero_infinity)[0]
     if zero_infinity:
         losses = ops.where(ops.eq(losses, math.inf), 0.0, losses)
     if reduction == MEAN:
-        if are_read:
-            counts = tensor([max(length, 1) for length in labels], dtype=losses.dtype)
+        if isinstance(lengths, list):
+            counts = tensor([max(length, 1) for length in lengths], dtype=losses.dtype)
             counts = counts.to(losses.device, non_blocking=True)
         else:
-            counts = ops.clamp_min(labels, 1)
+            counts = ops.clamp_min(lengths, 1)
         return (losses / counts).mean()
     if reduction == SUM:
         return losses.sum()

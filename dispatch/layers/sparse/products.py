@@ -26,6 +26,7 @@ from .sparse_by_sparse import matrix_product
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
+    from ...tensor import Tensor
 
 ROWS_OF = {sparse_csc: sparse_csr, sparse_bsc: sparse_bsr}
 
@@ -121,7 +122,8 @@ def _complex_product(operator: Any, begins: Any, columns: Any, values: Any, dens
     return ops.complex(real.real - imaginary.imag, real.imag + imaginary.real)
 
 
-def _refuse_dense_dimensions(name: str, argument: str, operand: Any) -> None:
+def _refuse_dense_dimensions(name: str, argument: str, operand: Tensor) -> None:
+    """Raise RuntimeError for a COO tensor with dense dimensions."""
     if operand._spec.layout is sparse_coo and operand._data.dense_dim:
         raise RuntimeError(
             f"{name}(): expected {argument} without dense dimensions, got {operand._data.dense_dim}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -269,7 +270,7 @@ def test_metadata_of_a_wrapper():
         Whole(tt.ones(2), dispatch_sizes_strides_policy="other")
 
 
-VIEWS = [
+VIEWS: list[Callable[[tt.Tensor], tt.Tensor]] = [
     lambda x: x.as_strided((2, 2), (3, 1), 1),
     lambda x: x.diagonal(),
     lambda x: x.expand(2, *x.shape),
@@ -286,7 +287,9 @@ VIEWS = [
 
 @pytest.mark.parametrize("size", [(4, 4), (4096, 64), (1 << 20, 1 << 18)], ids=str)
 @pytest.mark.parametrize("view", VIEWS)
-def test_views_of_a_wrapper_below_its_handler_are_those_of_a_tensor(view: Any, size: tuple[int, ...]) -> None:
+def test_views_of_a_wrapper_below_its_handler_are_those_of_a_tensor(
+    view: Callable[[tt.Tensor], tt.Tensor], size: tuple[int, int]
+) -> None:
     """Compute the metadata of views, also of a wrapper of a tebibyte."""
     plain = tt.empty(size, device="meta")
     with dispatch_modes._DisableTensorDispatch():
